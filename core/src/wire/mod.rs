@@ -1,0 +1,1 @@
+//! How plans, batches and metrics travel.
