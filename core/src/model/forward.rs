@@ -11,9 +11,7 @@ use std::sync::Arc;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::metrics::MetricsSet;
-use datafusion::physical_plan::{
-    DisplayFormatType, ExecutionPlan, replace_children_if_necessary,
-};
+use datafusion::physical_plan::{DisplayFormatType, ExecutionPlan, replace_children_if_necessary};
 
 use super::wrapper::innermost;
 
@@ -86,7 +84,10 @@ fn rewrap_survivor(
     let inner = wrapper.inner();
     let survives = |candidate: &Arc<dyn ExecutionPlan>| {
         concrete_type(candidate.as_ref()) == concrete_type(inner.as_ref())
-            && !inner.children().iter().any(|child| Arc::ptr_eq(child, candidate))
+            && !inner
+                .children()
+                .iter()
+                .any(|child| Arc::ptr_eq(child, candidate))
     };
     if survives(&plan) {
         return Ok(wrapper.rewrap(plan));

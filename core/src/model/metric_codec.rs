@@ -53,7 +53,9 @@ impl MetricCodecs {
 
     pub(crate) fn decode(&self, encoded: &EncodedMetric) -> Option<Arc<dyn CustomMetricValue>> {
         let EncodedMetric { type_name, bytes } = encoded;
-        self.0.iter().find_map(|codec| codec.decode(type_name, bytes))
+        self.0
+            .iter()
+            .find_map(|codec| codec.decode(type_name, bytes))
     }
 }
 
@@ -79,7 +81,10 @@ pub(crate) struct Reading {
 impl OpaqueMetricValue {
     /// A single value, as it displays and as a number.
     pub fn new(text: impl Into<String>, value: usize) -> Self {
-        Self::from_iter([Reading { text: text.into(), value }])
+        Self::from_iter([Reading {
+            text: text.into(),
+            value,
+        }])
     }
 
     /// Each value, in the order in which they were brought together.
@@ -91,7 +96,10 @@ impl OpaqueMetricValue {
     pub(crate) fn readings_of(value: &dyn CustomMetricValue) -> Vec<Reading> {
         match value.as_any().downcast_ref::<Self>() {
             Some(opaque) => opaque.readings(),
-            None => vec![Reading { text: value.to_string(), value: value.as_usize() }],
+            None => vec![Reading {
+                text: value.to_string(),
+                value: value.as_usize(),
+            }],
         }
     }
 }
@@ -150,7 +158,9 @@ pub(crate) fn settle_kinds(metrics: MetricsSet) -> MetricsSet {
     let opaque_names: HashSet<String> = metrics
         .iter()
         .filter_map(|metric| match metric.value() {
-            MetricValue::Custom { name, value } if is_opaque(value.as_ref()) => Some(name.to_string()),
+            MetricValue::Custom { name, value } if is_opaque(value.as_ref()) => {
+                Some(name.to_string())
+            }
             _ => None,
         })
         .collect();

@@ -53,7 +53,10 @@ impl MetricsSlot {
         if reports.tasks.is_empty() {
             return None;
         }
-        let all = reports.tasks.values().flat_map(|(_, metrics)| metrics.iter().cloned());
+        let all = reports
+            .tasks
+            .values()
+            .flat_map(|(_, metrics)| metrics.iter().cloned());
         Some(settle_kinds(all.collect()))
     }
 }
@@ -62,7 +65,10 @@ impl Reports {
     /// Whether `query_id` is now the execution that is kept.
     fn begin(&mut self, query_id: QueryId) -> bool {
         if self.query_id < Some(query_id) {
-            *self = Self { query_id: Some(query_id), tasks: BTreeMap::new() };
+            *self = Self {
+                query_id: Some(query_id),
+                tasks: BTreeMap::new(),
+            };
         }
         self.query_id == Some(query_id)
     }
