@@ -3,5 +3,10 @@
 pub mod boundaries;
 pub mod boundary;
 pub mod isolator;
+pub mod forward;
+pub mod metric_codec;
+pub mod metrics_wrapper;
 pub mod report;
+pub mod slot;
 pub mod stage;
+pub mod wrapper;
