@@ -10,7 +10,7 @@ use super::*;
 pub(crate) struct Total(AtomicUsize);
 
 impl Total {
-    pub(crate) fn new(value: usize) -> Arc<dyn CustomMetricValue> {
+    pub(crate) fn arc(value: usize) -> Arc<dyn CustomMetricValue> {
         Arc::new(Self(AtomicUsize::new(value)))
     }
 }
@@ -23,7 +23,7 @@ impl fmt::Display for Total {
 
 impl CustomMetricValue for Total {
     fn new_empty(&self) -> Arc<dyn CustomMetricValue> {
-        Self::new(0)
+        Self::arc(0)
     }
 
     fn aggregate(&self, other: Arc<dyn CustomMetricValue>) {
@@ -58,7 +58,7 @@ impl MetricCodec for TotalCodec {
 
     fn decode(&self, type_name: &str, bytes: &[u8]) -> Option<Arc<dyn CustomMetricValue>> {
         let bytes = bytes.try_into().ok()?;
-        (type_name == "test.Total").then(|| Total::new(u64::from_be_bytes(bytes) as usize))
+        (type_name == "test.Total").then(|| Total::arc(u64::from_be_bytes(bytes) as usize))
     }
 }
 
@@ -97,7 +97,7 @@ fn opaque_values_are_equal_by_content() {
     let other: Arc<dyn CustomMetricValue> = Arc::new(OpaqueMetricValue::new("total 1", 2));
     assert!(one.is_eq(&same));
     assert!(!one.is_eq(&other));
-    assert!(!one.is_eq(&Total::new(1)));
+    assert!(!one.is_eq(&Total::arc(1)));
 }
 
 #[test]
@@ -111,11 +111,11 @@ fn opaque_value_can_be_merged_with_itself() {
 #[test]
 fn a_worker_without_the_codec_does_not_make_merging_panic() {
     let mixed = set([
-        Total::new(1),
+        Total::arc(1),
         Arc::new(OpaqueMetricValue::new("total 2", 2)) as _,
     ]);
     assert_eq!(merged(&settle_kinds(mixed)), "total=total 1, total 2");
 
-    let known = set([Total::new(1), Total::new(2)]);
+    let known = set([Total::arc(1), Total::arc(2)]);
     assert_eq!(merged(&settle_kinds(known)), "total=total 3");
 }

@@ -123,7 +123,7 @@ fn every_kind(seed: usize) -> Vec<MetricValue> {
             name: "set add".into(),
             ratio_metrics: ratio(RatioMergeStrategy::SetPartAddTotal, true, 3 + seed, 30),
         },
-        custom(Total::new(11 + seed)),
+        custom(Total::arc(11 + seed)),
     ]
 }
 
@@ -219,7 +219,7 @@ fn user_defined_values_are_kept_per_task_if_one_side_has_no_codec() {
     let none = MetricCodecs::new();
     for (sender, receiver) in [(&none, &none), (&codecs(), &none), (&none, &codecs())] {
         let tasks = [4, 5].map(|value| {
-            let received = travel_set(set(vec![custom(Total::new(value))]), sender, receiver);
+            let received = travel_set(set(vec![custom(Total::arc(value))]), sender, receiver);
             // Once more, as when one coordinator reports to another.
             let received = travel_set(received, receiver, receiver);
             assert_eq!(received.iter().next().unwrap().value().as_usize(), value);
