@@ -2,6 +2,7 @@
 
 pub mod boundaries;
 pub mod boundary;
+pub mod hooks;
 pub mod isolator;
 pub mod forward;
 pub mod metric_codec;

@@ -1,0 +1,51 @@
+//! Session settings on their way to workers.
+
+use datafusion::common::Result;
+use datafusion::config::ConfigOptions;
+use std::collections::HashMap;
+
+use super::proto::Setting;
+use crate::config::FlightpathConfig;
+
+/// What a worker needs to answer as the coordinator would: every option that is not at its
+/// default, and all of the registered extensions.
+pub(crate) fn collect(options: &ConfigOptions) -> Vec<Setting> {
+    let defaults: HashMap<String, Option<String>> = ConfigOptions::default()
+        .entries()
+        .into_iter()
+        .map(|entry| (entry.key, entry.value))
+        .collect();
+    options
+        .entries()
+        .into_iter()
+        .filter(|entry| defaults.get(&entry.key) != Some(&entry.value))
+        .filter_map(|entry| {
+            Some(Setting {
+                key: entry.key,
+                value: entry.value?,
+            })
+        })
+        .collect()
+}
+
+/// Applies what [`collect`] found.
+///
+/// # Errors
+/// If this worker's DataFusion does not know an option. Extensions it does not know it leaves
+/// out: nothing here could read them.
+pub(crate) fn apply(settings: &[Setting], options: &mut ConfigOptions) -> Result<()> {
+    if options.extensions.get::<FlightpathConfig>().is_none() {
+        options.extensions.insert(FlightpathConfig::default());
+    }
+    for Setting { key, value } in settings {
+        let known = key.starts_with("datafusion.") || key.starts_with("flightpath.");
+        match options.set(key, value) {
+            Err(error) if known => {
+                return Err(error.context(format!("setting {key} of the coordinator")));
+            }
+            Err(error) => tracing::debug!(key, %error, "a setting is unknown here"),
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}
