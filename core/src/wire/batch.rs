@@ -111,7 +111,10 @@ impl BatchEncoder {
         let fields = self.schema.fields();
         if fields.len() != batch.num_columns() {
             let found = batch.num_columns();
-            return internal_err!("expected a batch of {} columns, found {found}", fields.len());
+            return internal_err!(
+                "expected a batch of {} columns, found {found}",
+                fields.len()
+            );
         }
         for (field, column) in fields.iter().zip(batch.columns()) {
             if !same_layout(field.data_type(), column.data_type()) {
@@ -132,7 +135,8 @@ impl BatchEncoder {
         let heaviest = weight.rows.max(weight.dictionary);
         let fits = heaviest <= self.max_message_bytes;
         let target = TARGET_MESSAGE_BYTES.min(self.max_message_bytes).max(1);
-        let wanted = (weight.rows.saturating_add(target / 2) / target).max(if fits { 1 } else { 2 });
+        let wanted =
+            (weight.rows.saturating_add(target / 2) / target).max(if fits { 1 } else { 2 });
         if rows <= 1 || wanted == 1 {
             if !fits {
                 return resources_err!(
@@ -153,7 +157,9 @@ impl BatchEncoder {
             pieces.push(batch);
             return Ok(());
         }
-        parts.into_iter().try_for_each(|part| self.cut(part, pieces))
+        parts
+            .into_iter()
+            .try_for_each(|part| self.cut(part, pieces))
     }
 }
 
@@ -182,7 +188,8 @@ fn same_layout(left: &DataType, right: &DataType) -> bool {
             let mut fields = a.iter().zip(b.iter());
             m == n
                 && a.len() == b.len()
-                && fields.all(|((i, a), (j, b))| i == j && same_layout(a.data_type(), b.data_type()))
+                && fields
+                    .all(|((i, a), (j, b))| i == j && same_layout(a.data_type(), b.data_type()))
         }
         _ => left == right,
     }
@@ -215,7 +222,9 @@ impl BatchDecoder {
         // The readers of arrow-ipc index and unwrap what the message claims. State is changed by
         // single inserts at the end, so it stays whole.
         catch_unwind(AssertUnwindSafe(|| self.decode_message(data))).unwrap_or_else(|_| {
-            exec_err!("expected an Arrow IPC message that matches its schema, found a malformed one")
+            exec_err!(
+                "expected an Arrow IPC message that matches its schema, found a malformed one"
+            )
         })
     }
 
@@ -297,7 +306,9 @@ fn check_buffers(batch: &arrow_ipc::RecordBatch, body: &Buffer) -> Result<()> {
         total = total.saturating_add(claim);
         if claim > most_unpacked(codec, packed.len()) || total > MAX_GRPC_MESSAGE_BYTES as u64 {
             let packed = packed.len();
-            return exec_err!("expected compressed buffers, found {packed} bytes that claim {claim}");
+            return exec_err!(
+                "expected compressed buffers, found {packed} bytes that claim {claim}"
+            );
         }
     }
     Ok(())

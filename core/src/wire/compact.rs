@@ -16,8 +16,8 @@ use arrow::array::{
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::compute::take;
 use arrow::datatypes::{
-    ArrowDictionaryKeyType, BinaryViewType, ByteViewType, DataType, FieldRef, Int16Type, Int32Type, Int64Type,
-    RunEndIndexType, StringViewType, UnionMode,
+    ArrowDictionaryKeyType, BinaryViewType, ByteViewType, DataType, FieldRef, Int16Type, Int32Type,
+    Int64Type, RunEndIndexType, StringViewType, UnionMode,
 };
 use arrow::error::{ArrowError, Result};
 use arrow_select::dictionary::garbage_collect_dictionary;
@@ -89,7 +89,9 @@ fn compact(array: &ArrayRef) -> Result<ArrayRef> {
             let entries: ArrayRef = Arc::new(map.entries().slice(used.start, used.len()));
             let entries = compact(&entries)?.as_struct().clone();
             let (field, nulls) = (Arc::clone(field), map.nulls().cloned());
-            Ok(Arc::new(MapArray::try_new(field, offsets, entries, nulls, *ordered)?))
+            Ok(Arc::new(MapArray::try_new(
+                field, offsets, entries, nulls, *ordered,
+            )?))
         }
         DataType::Struct(fields) => {
             let array = array.as_struct();
@@ -138,16 +140,12 @@ fn compact_views<T: ByteViewType>(array: &ArrayRef) -> ArrayRef {
     }
 }
 
-fn compact_dictionary<K: ArrowDictionaryKeyType>(
-    array: &DictionaryArray<K>,
-) -> Result<ArrayRef> {
+fn compact_dictionary<K: ArrowDictionaryKeyType>(array: &DictionaryArray<K>) -> Result<ArrayRef> {
     let values = array.values();
     // A dictionary that several batches share is sent once, as long as it stays the same one. So
     // it is cut only where it outweighs the rows that use it.
     let outweighs = weigh(&values.to_data()) > weigh(&array.keys().to_data());
-    let array = if outweighs
-        && array.occupancy().count_set_bits() * WORTH_COPYING <= values.len()
-    {
+    let array = if outweighs && array.occupancy().count_set_bits() * WORTH_COPYING <= values.len() {
         garbage_collect_dictionary(array)?
     } else {
         array.clone()
@@ -160,7 +158,9 @@ fn compact_list<O: OffsetSizeTrait>(array: &ArrayRef) -> Result<ArrayRef> {
     let (offsets, used) = rebase(list.offsets());
     let values = compact(&list.values().slice(used.start, used.len()))?;
     let (field, nulls) = (element_field(list.data_type())?, list.nulls().cloned());
-    Ok(Arc::new(GenericListArray::<O>::try_new(field, offsets, values, nulls)?))
+    Ok(Arc::new(GenericListArray::<O>::try_new(
+        field, offsets, values, nulls,
+    )?))
 }
 
 fn compact_list_view<O: OffsetSizeTrait>(array: &ArrayRef) -> Result<ArrayRef> {
@@ -178,7 +178,10 @@ fn compact_list_view<O: OffsetSizeTrait>(array: &ArrayRef) -> Result<ArrayRef> {
     let list = GenericListViewArray::<O>::try_new(
         element_field(list.data_type())?,
         starts.into_iter().map(O::usize_as).collect(),
-        ranges.iter().map(|range| O::usize_as(range.len())).collect(),
+        ranges
+            .iter()
+            .map(|range| O::usize_as(range.len()))
+            .collect(),
         compact(&values)?,
         list.nulls().cloned(),
     )?;
@@ -187,7 +190,10 @@ fn compact_list_view<O: OffsetSizeTrait>(array: &ArrayRef) -> Result<ArrayRef> {
 
 fn compact_union(array: &UnionArray) -> Result<ArrayRef> {
     let DataType::Union(fields, mode) = array.data_type() else {
-        return Err(ArrowError::SchemaError(format!("{} is no union", array.data_type())));
+        return Err(ArrowError::SchemaError(format!(
+            "{} is no union",
+            array.data_type()
+        )));
     };
     let type_ids = array.type_ids().clone();
     let mut offsets = match mode {
@@ -212,13 +218,21 @@ fn compact_union(array: &UnionArray) -> Result<ArrayRef> {
         children.push(compact(&child)?);
     }
     let offsets = offsets.map(ScalarBuffer::from);
-    Ok(Arc::new(UnionArray::try_new(fields.clone(), type_ids, offsets, children)?))
+    Ok(Arc::new(UnionArray::try_new(
+        fields.clone(),
+        type_ids,
+        offsets,
+        children,
+    )?))
 }
 
 fn compact_runs<R: RunEndIndexType>(array: &ArrayRef) -> Result<ArrayRef> {
-    let runs = array.as_any().downcast_ref::<RunArray<R>>().ok_or_else(|| {
-        ArrowError::SchemaError(format!("{} does not hold its type", array.data_type()))
-    })?;
+    let runs = array
+        .as_any()
+        .downcast_ref::<RunArray<R>>()
+        .ok_or_else(|| {
+            ArrowError::SchemaError(format!("{} does not hold its type", array.data_type()))
+        })?;
     if runs.is_empty() {
         return Ok(new_empty_array(runs.data_type()));
     }
@@ -238,7 +252,10 @@ fn compact_runs<R: RunEndIndexType>(array: &ArrayRef) -> Result<ArrayRef> {
 fn rebase<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> (OffsetBuffer<O>, Range<usize>) {
     let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
     let rebased = offsets.iter().map(|offset| *offset - first).collect();
-    (OffsetBuffer::new(rebased), first.as_usize()..last.as_usize())
+    (
+        OffsetBuffer::new(rebased),
+        first.as_usize()..last.as_usize(),
+    )
 }
 
 /// Cuts `values` down to what `ranges` address, and tells where each range starts from now on.
@@ -295,7 +312,9 @@ fn weigh(data: &ArrayData) -> usize {
             let buffers = data.buffers().iter().skip(1);
             buffers.map(|buffer| buffer.len() + BUFFER_OVERHEAD).sum()
         }
-        DataType::List(_) | DataType::Map(_, _) => weigh_range(&children[0], addressed::<i32>(data)),
+        DataType::List(_) | DataType::Map(_, _) => {
+            weigh_range(&children[0], addressed::<i32>(data))
+        }
         DataType::LargeList(_) => weigh_range(&children[0], addressed::<i64>(data)),
         DataType::FixedSizeList(_, size) => {
             let size = *size as usize;
