@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
 use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -36,6 +37,7 @@ pub(crate) struct Task {
     pub(crate) key: TaskKey,
     pub(crate) span: Span,
     context: Arc<TaskContext>,
+    schema: SchemaRef,
     partitions: usize,
     rows: AtomicU64,
     bytes: AtomicU64,
@@ -79,6 +81,7 @@ impl Task {
             key,
             span,
             context,
+            schema: plan.schema(),
             partitions,
             rows: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -95,6 +98,11 @@ impl Task {
             }),
             ends,
         }
+    }
+
+    /// Schema of its batches.
+    pub(crate) fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
     }
 
     /// The reader of a partition, which can be had once. The first one starts the task: all of
