@@ -41,9 +41,8 @@ impl Connector for TcpConnector {
     async fn connect(&self, url: &str, config: &FlightpathConfig) -> Result<Channel> {
         let timeout = config.connect_timeout();
         let failed = |error: tonic::transport::Error| {
-            DataFusionError::External(Box::new(error)).context(format!(
-                "no connection to worker {url} within {timeout:?}"
-            ))
+            DataFusionError::External(Box::new(error))
+                .context(format!("no connection to worker {url} within {timeout:?}"))
         };
         let endpoint = Endpoint::from_shared(url.to_string())
             .map_err(failed)?

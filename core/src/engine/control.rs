@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use arrow_flight::FlightData;
 use datafusion::common::runtime::SpawnedTask;
@@ -13,6 +14,7 @@ use tonic::Streaming;
 
 use super::proto::{self, DownKind, Hello, UpKind};
 use super::query::Shared;
+use crate::model::reports::TaskProgress;
 use crate::model::stage::TaskKey;
 use crate::wire::error::{decode_error, from_status};
 use crate::wire::metrics::{decode_key, decode_report};
@@ -21,6 +23,7 @@ use crate::wire::metrics::{decode_key, decode_report};
 const DOWN_BUFFER: usize = 16;
 
 /// What a worker answered to a task.
+#[derive(Debug)]
 pub(crate) enum Answer {
     Accepted,
     Refused(String),
@@ -73,9 +76,7 @@ impl Control {
             shared.reader.connections.forget(url);
         }
         let mut up = greeted
-            .map_err(|status| {
-                from_status(status, url).context(format!("greeting worker {url}"))
-            })?
+            .map_err(|status| from_status(status, url).context(format!("greeting worker {url}")))?
             .into_inner();
         match next(&mut up, url).await? {
             Some(UpKind::Welcome(welcome)) if welcome.protocol == proto::PROTOCOL_VERSION => {}
@@ -153,7 +154,10 @@ impl Control {
 }
 
 async fn next(up: &mut Streaming<FlightData>, url: &str) -> Result<Option<UpKind>> {
-    let message = up.message().await.map_err(|status| from_status(status, url))?;
+    let message = up
+        .message()
+        .await
+        .map_err(|status| from_status(status, url))?;
     message.map(|data| UpKind::from_flight(&data)).transpose()
 }
 
@@ -187,7 +191,12 @@ async fn read(
             }
             UpKind::Progress(progress) => {
                 if let Some(key) = progress.key {
-                    shared.progress(decode_key(key)?, progress.rows, progress.bytes);
+                    let done = TaskProgress {
+                        output_rows: progress.rows,
+                        output_bytes: progress.bytes,
+                        started: Some(UNIX_EPOCH + Duration::from_micros(progress.started_micros)),
+                    };
+                    shared.progress(decode_key(key)?, done);
                 }
             }
             UpKind::Failed(failed) => shared.fail(decode_error(&failed.error)),

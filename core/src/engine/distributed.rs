@@ -299,7 +299,9 @@ impl Run {
 impl Drop for Run {
     /// The client has left: stops the tasks, and collects what they report.
     fn drop(&mut self) {
-        let Some(query) = self.query.take() else { return };
+        let Some(query) = self.query.take() else {
+            return;
+        };
         // Without a runtime the control streams just close, which stops the tasks as well.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;

@@ -21,7 +21,7 @@ use crate::model::boundary::{ExchangeRequest, StreamKey};
 use crate::model::hooks::Hooks;
 use crate::model::stage::{QueryId, TaskKey};
 use crate::wire::batch::BatchDecoder;
-use crate::wire::error::from_status;
+use crate::wire::error::{Origin, from_status, named};
 use crate::wire::metrics::encode_key;
 
 /// Which worker runs each task of each stage.
@@ -126,11 +126,12 @@ async fn remote(
     partition: usize,
     bytes: Count,
 ) -> Result<impl Stream<Item = Result<RecordBatch>>> {
-    let unread = |error: DataFusionError| {
-        error.context(format!(
-            "reading partition {partition} of task {producer} on worker {worker}"
-        ))
+    let origin = Origin {
+        worker: worker.clone(),
+        stage: producer.stage,
+        task: producer.task,
     };
+    let unread = |error: DataFusionError| named(error, &origin);
     let ticket = Ticket {
         key: Some(encode_key(&producer)),
         partition: partition as u64,
@@ -150,14 +151,13 @@ async fn remote(
     Ok(futures::stream::try_unfold(
         start,
         move |(mut messages, mut decoder)| {
-            let (worker, bytes, hooks) = (worker.clone(), bytes.clone(), Arc::clone(&hooks));
+            let (origin, bytes, hooks) = (origin.clone(), bytes.clone(), Arc::clone(&hooks));
             async move {
                 loop {
-                    let next = messages.message().await.map_err(|status| {
-                        from_status(status, &worker).context(format!(
-                            "reading partition {partition} of task {producer} on worker {worker}"
-                        ))
-                    })?;
+                    let next = messages
+                        .message()
+                        .await
+                        .map_err(|status| named(from_status(status, &origin.worker), &origin))?;
                     let Some(data) = next else { return Ok(None) };
                     bytes.add(data.data_body.len() + data.data_header.len());
                     if decoder.schema().is_none() {

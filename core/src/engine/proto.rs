@@ -19,10 +19,10 @@ use crate::model::hooks::Headers;
 use crate::wire::metrics_proto as metrics;
 
 /// Raised whenever one side would misread what the other side writes.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub(crate) const PROTOCOL_VERSION: u32 = 1;
 
 /// The release, for people.
-pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
+pub(crate) const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
 /// Begins every ticket, so that others are told apart.
 const TICKET_MAGIC: &[u8] = b"flightpath1:";
@@ -157,6 +157,9 @@ pub(crate) struct Progress {
     pub(crate) rows: u64,
     #[prost(uint64, tag = "3")]
     pub(crate) bytes: u64,
+    /// Since 1970, by the worker's clock.
+    #[prost(uint64, tag = "4")]
+    pub(crate) started_micros: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -21,8 +21,9 @@ use crate::model::boundary::{
     Exchange, ExchangeHandle, ExchangeRequest, NetworkBoundaryExec, NetworkBoundaryExt,
 };
 use crate::model::metric_codec::MetricCodecs;
+use crate::model::pairing::StageSlots;
 use crate::model::report::TaskReport;
-use crate::model::reports::{PlannedTask, QueryReports, StageSlots, TaskProgress};
+use crate::model::reports::{PlannedTask, QueryReports, TaskProgress};
 use crate::model::stage::{QueryId, Stage, TaskKey};
 use crate::planner::Parts;
 use crate::wire::codec::Codec;
@@ -57,7 +58,6 @@ pub(crate) struct Shared {
 /// A stage that has been dispatched.
 #[derive(Debug)]
 struct Running {
-    slots: StageSlots,
     tasks: usize,
     reported: usize,
     rows: u64,
@@ -138,8 +138,7 @@ impl Query {
             .session_config()
             .clone()
             .with_extension(Arc::new(exchange));
-        let context = TaskContext::clone(context).with_session_config(config);
-        plan.execute(0, Arc::new(context))
+        plan.execute(0, Arc::new(settings::derived(context, config, None)))
     }
 
     /// Sends every stage to its workers and waits until they accept. Stages that need the value
@@ -166,7 +165,9 @@ impl Query {
         let fresh: Vec<Stage> = {
             let sent = self.shared.stages.lock();
             let stages = stages.into_values();
-            stages.filter(|stage| !sent.contains_key(&stage.id)).collect()
+            stages
+                .filter(|stage| !sent.contains_key(&stage.id))
+                .collect()
         };
         if fresh.is_empty() {
             return Ok(());
@@ -178,8 +179,8 @@ impl Query {
             urls.extend(workers.clone());
             routes.add(stage.id, workers);
         }
-        let unknown = urls.into_iter().filter(|url| !controls.contains_key(url));
-        let opening = unknown.map(|url| async {
+        urls.retain(|url| !controls.contains_key(url));
+        let opening = urls.into_iter().map(|url| async {
             let control = Control::open(&url, Arc::clone(&self.shared)).await?;
             Ok::<_, DataFusionError>((url, control))
         });
@@ -237,10 +238,7 @@ impl Query {
             span.record("otel.name", format!("stage {}", stage.id));
             span.record("flightpath.query.id", tracing::field::display(self.id()));
         }
-        let slots = StageSlots::new(&stage.plan);
-        slots.begin(self.id());
         let running = Running {
-            slots,
             tasks: stage.tasks,
             reported: 0,
             rows: 0,
@@ -253,7 +251,9 @@ impl Query {
             let key = self.key(stage, task);
             PlannedTask { key, worker }
         });
-        self.shared.reports.plan_tasks(planned.collect());
+        let reports = &self.shared.reports;
+        reports.plan_tasks(planned);
+        reports.pair_stage(StageSlots::new(stage.id, &stage.plan));
     }
 
     fn key(&self, stage: &Stage, task: usize) -> TaskKey {
@@ -283,7 +283,9 @@ impl Query {
         });
         let span = self.shared.stages.lock();
         let span = span.get(&stage.id).and_then(|running| running.span.clone());
-        let headers = span.unwrap_or_else(|| self.span.clone()).in_scope(|| self.parts.hooks.task_headers(&key));
+        let headers = span
+            .unwrap_or_else(|| self.span.clone())
+            .in_scope(|| self.parts.hooks.task_headers(&key));
         let message = proto::Task {
             key: Some(encode_key(&key)),
             plan: bytes.into(),
@@ -305,9 +307,10 @@ impl Query {
             control.done().await;
         }));
         if tokio::time::timeout(timeout, ended).await.is_err() {
-            self.shared
-                .reports
-                .missing_because(&format!("no report within {timeout:?}"));
+            let reason = format!("no report within {timeout:?}");
+            for missing in self.shared.reports.missing() {
+                self.shared.reports.missing_because(missing.key, &reason);
+            }
         }
         controls.clear();
         self.shared.stages.lock().clear();
@@ -338,7 +341,8 @@ impl Shared {
             .filter(|missing| missing.worker == worker)
             .map(|missing| format!("stage {}, task {}", missing.key.stage, missing.key))
             .collect();
-        self.reports.missing_from(worker, "the worker was lost");
+        self.reports
+            .worker_missing_because(worker, "the worker was lost");
         let running = match tasks.is_empty() {
             true => String::new(),
             false => format!(" while it had {}", tasks.join("; ")),
@@ -346,31 +350,20 @@ impl Shared {
         self.fail(error.context(format!("worker {worker} was lost{running}")));
     }
 
-    pub(crate) fn progress(&self, key: TaskKey, rows: u64, bytes: u64) {
-        self.reports.progress(key, TaskProgress { rows, bytes });
+    pub(crate) fn progress(&self, key: TaskKey, progress: TaskProgress) {
+        self.reports.progress(key, progress);
     }
 
     pub(crate) fn report(&self, report: TaskReport) {
-        {
-            let mut stages = self.stages.lock();
-            if let Some(stage) = stages.get_mut(&report.key.stage) {
-                if !stage.slots.assign(&report) {
-                    tracing::warn!(
-                        task = %report.key,
-                        worker = report.worker,
-                        "metrics of a task match no node of its stage and are kept apart"
-                    );
-                    self.reports.unmatched_report(report.key);
-                }
-                stage.reported += 1;
-                stage.rows += report.output_rows;
-                stage.bytes += report.output_bytes;
-                if stage.reported == stage.tasks
-                    && let Some(span) = stage.span.take()
-                {
-                    span.record("flightpath.stage.output_rows", stage.rows);
-                    span.record("flightpath.stage.output_bytes", stage.bytes);
-                }
+        if let Some(stage) = self.stages.lock().get_mut(&report.key.stage) {
+            stage.reported += 1;
+            stage.rows += report.output_rows;
+            stage.bytes += report.output_bytes;
+            if stage.reported == stage.tasks
+                && let Some(span) = stage.span.take()
+            {
+                span.record("flightpath.stage.output_rows", stage.rows);
+                span.record("flightpath.stage.output_bytes", stage.bytes);
             }
         }
         self.reader.hooks.task_reports(&report);
@@ -391,7 +384,9 @@ fn find_topmost<'a>(plan: &'a Arc<dyn ExecutionPlan>, found: &mut Vec<&'a Networ
 
 /// The stage that `boundary` reads, and all below it.
 fn below(boundary: &NetworkBoundaryExec, stages: &mut BTreeMap<usize, Stage>) {
-    let Some(stage) = boundary.stage() else { return };
+    let Some(stage) = boundary.stage() else {
+        return;
+    };
     let mut inputs = vec![];
     find_topmost(&stage.plan, &mut inputs);
     for input in inputs {

@@ -2,6 +2,8 @@
 
 use datafusion::common::Result;
 use datafusion::config::ConfigOptions;
+use datafusion::execution::TaskContext;
+use datafusion::prelude::SessionConfig;
 use std::collections::HashMap;
 
 use super::proto::Setting;
@@ -26,6 +28,24 @@ pub(crate) fn collect(options: &ConfigOptions) -> Vec<Setting> {
             })
         })
         .collect()
+}
+
+/// `context` with another config, for a task if `task_id` is given.
+pub(crate) fn derived(
+    context: &TaskContext,
+    config: SessionConfig,
+    task_id: Option<String>,
+) -> TaskContext {
+    TaskContext::new(
+        task_id.or_else(|| context.task_id()),
+        context.session_id(),
+        config,
+        context.scalar_functions().clone(),
+        context.higher_order_functions().clone(),
+        context.aggregate_functions().clone(),
+        context.window_functions().clone(),
+        context.runtime_env(),
+    )
 }
 
 /// Applies what [`collect`] found.

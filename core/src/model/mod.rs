@@ -2,9 +2,9 @@
 
 pub mod boundaries;
 pub mod boundary;
+pub mod forward;
 pub mod hooks;
 pub mod isolator;
-pub mod forward;
 pub mod metric_codec;
 pub mod metrics_wrapper;
 pub mod pairing;

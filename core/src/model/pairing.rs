@@ -91,7 +91,9 @@ fn wrap(
     remote: bool,
     done: &mut BTreeMap<usize, Arc<dyn ExecutionPlan>>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let read = node.as_network_boundary().map(|boundary| boundary.stage_id());
+    let read = node
+        .as_network_boundary()
+        .map(|boundary| boundary.stage_id());
     let mut wrap_child = |child| {
         let Some(stage) = read else {
             return wrap(child, remote, done);

@@ -10,6 +10,7 @@ use datafusion_proto::physical_plan::PhysicalExtensionCodec;
 use super::leaf::{LeafSplitter, LeafSplitters};
 use super::{BoundaryPlanner, DistributedRule};
 use crate::config::FlightpathConfig;
+use crate::engine::connect::{Connections, Connector, TcpConnector};
 use crate::engine::resolver::WorkerResolver;
 use crate::model::hooks::{Hooks, NoHooks};
 use crate::model::metric_codec::{MetricCodec, MetricCodecs};
@@ -32,6 +33,7 @@ pub(crate) struct Parts {
     pub(crate) splitters: LeafSplitters,
     pub(crate) boundaries: Vec<Arc<dyn BoundaryPlanner>>,
     pub(crate) hooks: Arc<dyn Hooks>,
+    pub(crate) connections: Connections,
     pub(crate) runtime: Arc<RuntimeEnv>,
 }
 
@@ -42,10 +44,11 @@ impl Coordinator {
             parts: Parts {
                 resolver: Arc::new(resolver),
                 codec: None,
-                metric_codecs: MetricCodecs::default(),
+                metric_codecs: MetricCodecs::new(),
                 splitters: LeafSplitters::new(&[]),
                 boundaries: vec![],
                 hooks: Arc::new(NoHooks),
+                connections: Connections::new(Arc::new(TcpConnector)),
                 runtime: Arc::default(),
             },
             splitters: vec![],
@@ -61,7 +64,7 @@ impl Coordinator {
 
     /// Restores user-defined metrics that workers report. Workers need the same codec.
     pub fn with_metric_codec(mut self, codec: Arc<dyn MetricCodec>) -> Self {
-        self.parts.metric_codecs.push(codec);
+        self.parts.metric_codecs = self.parts.metric_codecs.with_codec(codec);
         self
     }
 
@@ -75,6 +78,12 @@ impl Coordinator {
     /// Chooses boundaries in place of the built-in ones. The first planner with an answer wins.
     pub fn with_boundary_planner(mut self, planner: Arc<dyn BoundaryPlanner>) -> Self {
         self.parts.boundaries.push(planner);
+        self
+    }
+
+    /// Reaches workers another way than over plain TCP.
+    pub fn with_connector(mut self, connector: Arc<dyn Connector>) -> Self {
+        self.parts.connections = Connections::new(connector);
         self
     }
 

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 
-pub use coordinator::{Coordinator, SessionStateBuilderExt};
 pub(crate) use coordinator::Parts;
+pub use coordinator::{Coordinator, SessionStateBuilderExt};
 pub use rule::DistributedRule;
 
 use crate::model::boundary::NetworkBoundary;

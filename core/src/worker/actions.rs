@@ -109,7 +109,11 @@ impl Wanted {
         let one = match (number("stage")?, number("task")?) {
             (Some(stage), Some(task)) => Some((stage, task)),
             (None, None) => None,
-            _ => return Err(expected("found only one of \"stage\" and \"task\"".to_string())),
+            _ => {
+                return Err(expected(
+                    "found only one of \"stage\" and \"task\"".to_string(),
+                ));
+            }
         };
         Ok(Self { query, one })
     }
@@ -121,12 +125,7 @@ fn query(registry: &Registry, id: QueryId) -> Result<Arc<WorkerQuery>, Status> {
         .ok_or_else(|| Status::not_found(format!("this worker takes no part in query {id}")))
 }
 
-fn find(
-    registry: &Registry,
-    id: QueryId,
-    stage: usize,
-    task: usize,
-) -> Result<Arc<Task>, Status> {
+fn find(registry: &Registry, id: QueryId, stage: usize, task: usize) -> Result<Arc<Task>, Status> {
     let query = query(registry, id)?;
     // The latest attempt.
     let found = query
@@ -136,7 +135,9 @@ fn find(
         .max_by_key(|known| known.key.attempt)
         .map(|known| Arc::clone(&known));
     found.ok_or_else(|| {
-        Status::not_found(format!("query {id} has no task {stage}.{task} on this worker"))
+        Status::not_found(format!(
+            "query {id} has no task {stage}.{task} on this worker"
+        ))
     })
 }
 
@@ -165,7 +166,13 @@ pub(crate) fn flights(registry: &Registry) -> Vec<FlightInfo> {
     let mut tasks: Vec<Arc<Task>> = registry
         .queries()
         .iter()
-        .flat_map(|query| query.tasks.iter().map(|task| Arc::clone(&task)).collect::<Vec<_>>())
+        .flat_map(|query| {
+            query
+                .tasks
+                .iter()
+                .map(|task| Arc::clone(&task))
+                .collect::<Vec<_>>()
+        })
         .collect();
     tasks.sort_by_key(|task| task.key);
     tasks.iter().map(|task| flight(task)).collect()
@@ -179,9 +186,8 @@ pub(crate) fn flight_of(
     registry: &Registry,
     descriptor: &FlightDescriptor,
 ) -> Result<FlightInfo, Status> {
-    let expected = || {
-        Status::invalid_argument("expected a descriptor with the path [query id, stage, task]")
-    };
+    let expected =
+        || Status::invalid_argument("expected a descriptor with the path [query id, stage, task]");
     if descriptor.r#type() != DescriptorType::Path {
         return Err(expected());
     }

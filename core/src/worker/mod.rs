@@ -82,7 +82,7 @@ impl Default for WorkerBuilder {
         Self {
             session: None,
             codec: None,
-            metric_codecs: MetricCodecs::default(),
+            metric_codecs: MetricCodecs::new(),
             hooks: Arc::new(NoHooks),
             connector: Arc::new(TcpConnector),
             max_plan_bytes: FlightpathConfig::default().max_plan_bytes,
@@ -106,7 +106,7 @@ impl WorkerBuilder {
 
     /// Encodes user-defined metrics for reports.
     pub fn with_metric_codec(mut self, codec: Arc<dyn MetricCodec>) -> Self {
-        self.metric_codecs.push(codec);
+        self.metric_codecs = self.metric_codecs.with_codec(codec);
         self
     }
 

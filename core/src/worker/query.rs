@@ -99,7 +99,10 @@ impl Registry {
     }
 
     pub(crate) fn queries(&self) -> Vec<Arc<WorkerQuery>> {
-        self.queries.iter().map(|query| Arc::clone(&query)).collect()
+        self.queries
+            .iter()
+            .map(|query| Arc::clone(&query))
+            .collect()
     }
 
     /// The task behind `key`.
@@ -174,7 +177,9 @@ impl Reporting {
 
 impl std::fmt::Debug for Task {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Task").field("key", &self.key).finish_non_exhaustive()
+        f.debug_struct("Task")
+            .field("key", &self.key)
+            .finish_non_exhaustive()
     }
 }
 
@@ -232,7 +237,11 @@ impl WorkerQuery {
             .transpose()?
             .ok_or_else(|| plan_datafusion_err!("expected a task with a key"))?;
         if key.query_id != self.id {
-            return exec_err!("task {key} is of query {}, not of {}", key.query_id, self.id);
+            return exec_err!(
+                "task {key} is of query {}, not of {}",
+                key.query_id,
+                self.id
+            );
         }
         let plan = decode(&message.plan, &registry.codec, &self.context)?;
         if message.check {
@@ -269,7 +278,8 @@ impl WorkerQuery {
             codecs: registry.metric_codecs.clone(),
         };
         // One context of its own for each task: what runs under it is that task's.
-        let context = TaskContext::clone(&self.context).with_task_id(key.to_string());
+        let config = self.context.session_config().clone();
+        let context = settings::derived(&self.context, config, Some(key.to_string()));
         let task = Task::new(key, plan, Arc::new(context), span, Arc::new(ends));
         match self.tasks.entry(key) {
             Entry::Occupied(_) => exec_err!("task {key} is here already"),
@@ -306,6 +316,7 @@ impl WorkerQuery {
                 key: Some(encode_key(&key)),
                 rows: progress.rows,
                 bytes: progress.bytes,
+                started_micros: progress.started_micros,
             })
             .collect()
     }

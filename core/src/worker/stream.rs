@@ -19,7 +19,7 @@ use super::task::PartitionReader;
 use crate::engine::proto::{StreamHead, headers_to_proto};
 use crate::model::stage::TaskKey;
 use crate::wire::batch::{BatchEncoder, parse_compression};
-use crate::wire::error::to_status;
+use crate::wire::error::{named, to_status};
 
 /// Encoded messages that wait for the connection.
 const ENCODED_BUFFER: usize = 2;
@@ -46,7 +46,7 @@ pub(crate) fn local_stream(
         }
         Some((item, reader))
     });
-    let stream = stream.map(move |item| item.map_err(|error| origin.clone().attach(error)));
+    let stream = stream.map(move |item| item.map_err(|error| named(error, &origin)));
     Ok(Box::pin(RecordBatchStreamAdapter::new(
         Arc::clone(schema),
         stream,
@@ -62,7 +62,7 @@ pub(crate) fn remote_stream(
     schema: SchemaRef,
 ) -> Result<impl Stream<Item = std::result::Result<FlightData, Status>> + use<>> {
     let compression = parse_compression(&query.config.compression)?;
-    let mut encoder = BatchEncoder::new(schema, compression, query.config.max_message_bytes);
+    let mut encoder = BatchEncoder::new(schema, compression, query.config.max_message_bytes)?;
     let key = reader.task().key;
     let headers = reader
         .task()

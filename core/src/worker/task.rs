@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::runtime::JoinSet;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
@@ -51,7 +51,7 @@ struct State {
     started: Option<(SystemTime, Instant)>,
     /// Of each partition, until somebody takes it.
     streams: Vec<Option<mpsc::Receiver<Item>>>,
-    jobs: Vec<SpawnedTask<()>>,
+    jobs: JoinSet<()>,
     /// Partitions whose reader has not come to an end.
     open: usize,
     dropped: usize,
@@ -89,7 +89,7 @@ impl Task {
                 plan: Some(plan),
                 started: None,
                 streams: vec![],
-                jobs: vec![],
+                jobs: JoinSet::new(),
                 open: partitions,
                 dropped: 0,
                 error: None,
@@ -137,7 +137,9 @@ impl Task {
 
     fn start(&self, state: &mut State) {
         state.started = Some((SystemTime::now(), Instant::now()));
-        let Some(plan) = state.plan.clone() else { return };
+        let Some(plan) = state.plan.clone() else {
+            return;
+        };
         let _inside = self.span.enter();
         for partition in 0..self.partitions {
             let (sender, items) = mpsc::channel(PARTITION_BUFFER);
@@ -152,9 +154,7 @@ impl Task {
                     }
                 }
             };
-            state
-                .jobs
-                .push(SpawnedTask::spawn(job.instrument(self.span.clone())));
+            state.jobs.spawn(job.instrument(self.span.clone()));
             state.streams.push(Some(items));
         }
     }
@@ -229,18 +229,18 @@ impl Task {
             elapsed_ms: state
                 .started
                 .map_or(0, |(_, started)| (until - started).as_millis() as u64),
+            started_micros: state
+                .started
+                .and_then(|(at, _)| at.duration_since(UNIX_EPOCH).ok())
+                .map_or(0, |since| since.as_micros() as u64),
         }
     }
 
     /// The report of a task that has ended. Waits until nothing of it runs, so that what its
     /// nodes counted is complete.
     pub(crate) async fn report(&self) -> TaskReport {
-        let jobs = std::mem::take(&mut self.state.lock().jobs);
-        for job in jobs {
-            // Cancelled or not, it is over after this.
-            job.abort();
-            let _ = job.join().await;
-        }
+        let mut jobs = std::mem::take(&mut self.state.lock().jobs);
+        jobs.shutdown().await;
         let mut state = self.state.lock();
         let plan = state.plan.take();
         let status = state.status();
@@ -288,6 +288,8 @@ pub(crate) struct Progress {
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
     pub(crate) elapsed_ms: u64,
+    /// Since 1970.
+    pub(crate) started_micros: u64,
 }
 
 /// Runs a stream to its end, or until its reader leaves.
@@ -304,9 +306,11 @@ async fn send_all(mut stream: SendableRecordBatchStream, sender: mpsc::Sender<It
             Ok(None) => Item::End,
             Err(panic) => {
                 let panicked = caught::<()>("a task", || std::panic::resume_unwind(panic));
-                Item::Failed(Arc::new(panicked.err().unwrap_or_else(|| {
-                    exec_datafusion_err!("a task panicked")
-                })))
+                Item::Failed(Arc::new(
+                    panicked
+                        .err()
+                        .unwrap_or_else(|| exec_datafusion_err!("a task panicked")),
+                ))
             }
         };
         let last = !matches!(item, Item::Batch(_));
