@@ -22,7 +22,7 @@ import pyarrow.flight as flight
 
 # Each wait ends as soon as what it waits for is there; unoptimized builds on a busy machine are slow.
 STARTUP = 60
-PROGRESS = 120
+PROGRESS = 60
 REACTION = 30
 CALL = flight.FlightCallOptions(timeout=20)
 
