@@ -21,6 +21,7 @@ use crate::model::boundary::{ExchangeRequest, StreamKey};
 use crate::model::hooks::Hooks;
 use crate::model::stage::{QueryId, TaskKey};
 use crate::wire::batch::BatchDecoder;
+use crate::wire::compact::weigh_batch;
 use crate::wire::error::{Origin, from_status, named};
 use crate::wire::metrics::encode_key;
 
@@ -104,7 +105,7 @@ impl StreamReader {
             .and_then(|local| local.local(&worker, &producer, read.partition, &request.schema));
         if let Some(stream) = local {
             let counted = stream?.inspect_ok(move |batch| {
-                bytes.add(batch.get_array_memory_size());
+                bytes.add(weigh_batch(batch).rows);
             });
             return Ok(Box::pin(RecordBatchStreamAdapter::new(
                 Arc::clone(&request.schema),
@@ -159,8 +160,9 @@ async fn remote(
                         .await
                         .map_err(|status| named(from_status(status, &origin.worker), &origin))?;
                     let Some(data) = next else { return Ok(None) };
-                    bytes.add(data.data_body.len() + data.data_header.len());
-                    if decoder.schema().is_none() {
+                    if decoder.schema().is_some() {
+                        bytes.add(data.data_body.len() + data.data_header.len());
+                    } else {
                         let head = StreamHead::decode(data.app_metadata.as_ref());
                         hooks.stream_opened(
                             &producer,

@@ -14,4 +14,5 @@ pub mod slot;
 pub mod stage;
 pub mod staged;
 pub mod visitor;
+pub(crate) mod waiting;
 pub mod wrapper;

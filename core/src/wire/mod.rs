@@ -4,7 +4,7 @@ pub(crate) mod batch;
 #[cfg(test)]
 mod batch_tests;
 pub(crate) mod codec;
-mod compact;
+pub(crate) mod compact;
 pub(crate) mod error;
 pub(crate) mod metrics;
 pub(crate) mod metrics_proto;

@@ -19,6 +19,7 @@ use super::task::PartitionReader;
 use crate::engine::proto::{StreamHead, headers_to_proto};
 use crate::model::stage::TaskKey;
 use crate::wire::batch::{BatchEncoder, parse_compression};
+use crate::wire::compact::weigh_batch;
 use crate::wire::error::{named, to_status};
 
 /// Encoded messages that wait for the connection.
@@ -41,7 +42,7 @@ pub(crate) fn local_stream(
     let stream = futures::stream::unfold(reader, |mut reader| async move {
         let item = reader.next().await?;
         if let Ok(batch) = &item {
-            let bytes = batch.get_array_memory_size();
+            let bytes = weigh_batch(batch).rows;
             reader.task().sent(batch.num_rows(), bytes);
         }
         Some((item, reader))
