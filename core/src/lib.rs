@@ -84,7 +84,7 @@ pub mod planner;
 mod wire;
 pub mod worker;
 
-pub use config::FlightpathConfig;
+pub use config::{Compression, FlightpathConfig, Timeout};
 pub use engine::connect::{Connector, TcpConnector};
 pub use engine::distributed::DistributedExec;
 pub use engine::resolver::{DnsWorkers, StaticWorkers, WorkerResolver};
@@ -92,17 +92,24 @@ pub use model::boundary::{
     BoundaryEdit, BoundaryKind, ExchangeShape, NetworkBoundary, NetworkBoundaryExec,
     NetworkBoundaryExt, StreamKey, edit_boundary,
 };
+pub use model::display::{StageDisplay, display_stages};
 pub use model::forward::TransparentWrapper;
 pub use model::hooks::{Headers, Hooks, NoHooks};
 pub use model::isolator::PartitionIsolatorExec;
 pub use model::metric_codec::{EncodedMetric, MetricCodec, MetricCodecs, OpaqueMetricValue};
 pub use model::metrics_wrapper::MetricsWrapperExec;
+pub use model::pairing::{StageSlots, wrap_stages};
 pub use model::report::{NodeReport, TaskReport, TaskStatus};
-pub use model::reports::{MissingTask, QueryReports, TaskCounts, TaskProgress};
+pub use model::reports::{MissingTask, PlannedTask, QueryReports, TaskCounts, TaskProgress};
 pub use model::slot::MetricsSlot;
 pub use model::stage::{QueryId, Stage, TaskKey};
-pub use model::staged::{BoundaryView, stages};
-pub use model::visitor::{PlanVisitor, visit_stages};
+pub use model::staged::{
+    BoundaryDetector, BoundaryView, NetworkBoundaries, StageNode, StageView, StagedPlan, stages,
+};
+pub use model::summary::{StageSummary, stage_summaries};
+pub use model::visitor::{
+    NodeVisit, PlanVisitor, TaskVisit, Visited, visit_stages, visit_stages_with,
+};
 pub use model::wrapper::{find_layer, innermost, layers};
 pub use planner::leaf::LeafSplitter;
 pub use planner::local::{LocalExec, local_reason};
