@@ -3,3 +3,9 @@
 pub mod config;
 pub mod model;
 mod wire;
+
+pub use model::forward::TransparentWrapper;
+pub use model::metric_codec::{EncodedMetric, MetricCodec, MetricCodecs, OpaqueMetricValue};
+pub use model::metrics_wrapper::MetricsWrapperExec;
+pub use model::slot::MetricsSlot;
+pub use model::wrapper::{find_layer, innermost, layers};

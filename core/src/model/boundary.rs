@@ -1,0 +1,551 @@
+//! Where rows cross from one stage to another.
+
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, internal_datafusion_err, internal_err};
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{
+    ChildrenPropertiesMode, EvaluationType, ReplaceChildrenOptions, SchedulingType,
+};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::sorts::streaming_merge::StreamingMergeBuilder;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+};
+use futures::TryStreamExt;
+
+use super::stage::Stage;
+
+/// What a boundary does with rows, for people and for metrics; execution does not look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BoundaryKind {
+    /// Each row goes to the one consumer task that its key belongs to.
+    Shuffle,
+    /// All rows go to one consumer task.
+    Coalesce,
+    /// Every consumer task gets all rows.
+    Broadcast,
+    /// Something else, of a third party.
+    Custom,
+}
+
+impl BoundaryKind {
+    /// The word for it in spans, metrics and tables.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Shuffle => "shuffle",
+            Self::Coalesce => "coalesce",
+            Self::Broadcast => "broadcast",
+            Self::Custom => "custom",
+        }
+    }
+}
+
+/// One stream between two tasks: a partition of what a producer task puts out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamKey {
+    /// Which task of the producing stage.
+    pub task: usize,
+    /// Which output partition of that task's plan.
+    pub partition: usize,
+}
+
+/// The two sides of a boundary, in numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExchangeShape {
+    /// Tasks of the producing stage.
+    pub producer_tasks: usize,
+    /// Output partitions of each producer task, that is, of the stage's head.
+    pub producer_partitions: usize,
+    /// Tasks of the consuming stage; 1 if that is the coordinator.
+    pub consumer_tasks: usize,
+}
+
+/// How rows travel from the tasks of one stage to the tasks of the next.
+///
+/// The set of boundaries is open: everything that Flightpath does with a boundary it does through
+/// this trait. [`stage_head`](Self::stage_head), [`properties`](Self::properties) and
+/// [`reads`](Self::reads) must agree with each other: over all consumer tasks and partitions,
+/// the streams read must deliver every row exactly as often as the boundary promises. They are
+/// asked on the coordinator only, and their answers travel, so a worker needs no code of a
+/// boundary to run it.
+pub trait NetworkBoundary: Debug + Send + Sync {
+    /// What `EXPLAIN` shows, such as `NetworkShuffleExec`.
+    fn name(&self) -> &str;
+
+    /// What it does with rows.
+    fn kind(&self) -> BoundaryKind {
+        BoundaryKind::Custom
+    }
+
+    /// The plan of the producing stage: `input` with whatever the boundary needs on its sending
+    /// side on top of it.
+    ///
+    /// # Errors
+    /// If `input` cannot be sent this way; the query then runs locally.
+    fn stage_head(
+        &self,
+        input: Arc<dyn ExecutionPlan>,
+        consumer_tasks: usize,
+    ) -> Result<Arc<dyn ExecutionPlan>>;
+
+    /// What the boundary claims to put out in *one* consumer task.
+    ///
+    /// # Errors
+    /// If `head` and `shape` cannot be read this way; the query then runs locally.
+    fn properties(
+        &self,
+        head: &Arc<dyn ExecutionPlan>,
+        shape: &ExchangeShape,
+    ) -> Result<PlanProperties>;
+
+    /// The streams whose union is `partition` in consumer task `consumer`.
+    fn reads(&self, consumer: usize, partition: usize, shape: &ExchangeShape) -> Vec<StreamKey>;
+
+    /// The order in which a consumer must merge the streams of a partition, if it must. Without
+    /// one they are read as they come.
+    fn merge_order(&self) -> Option<&LexOrdering> {
+        None
+    }
+
+    /// More to show after the name, such as the keys of a shuffle.
+    fn fmt_details(&self, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
+    }
+}
+
+/// What a boundary asks of whoever carries its streams.
+pub struct ExchangeRequest<'a> {
+    /// The producing stage.
+    pub stage: usize,
+    /// What the boundary does, for metrics.
+    pub kind: BoundaryKind,
+    /// The consumer's partition that reads.
+    pub partition: usize,
+    /// The streams to open.
+    pub reads: &'a [StreamKey],
+    /// Schema of the batches.
+    pub schema: SchemaRef,
+    /// Where to count bytes and waits.
+    pub metrics: &'a ExecutionPlanMetricsSet,
+}
+
+/// Carries streams from producer tasks to the boundaries that read them.
+///
+/// An engine puts one into the session config of the [`TaskContext`] as an [`ExchangeHandle`].
+#[async_trait]
+pub trait Exchange: Send + Sync {
+    /// Opens one stream for each of the request's reads, in their order.
+    ///
+    /// # Errors
+    /// If a stream is already known not to be had. Whatever is learned later is an item of the
+    /// stream.
+    fn open(&self, request: &ExchangeRequest<'_>) -> Result<Vec<SendableRecordBatchStream>>;
+
+    /// For a boundary that still owns its input: makes the stages below it ready to be read.
+    async fn prepare(&self, boundary: &NetworkBoundaryExec) -> Result<()>;
+}
+
+/// An [`Exchange`] as an extension of a session config.
+pub struct ExchangeHandle(pub Arc<dyn Exchange>);
+
+/// The plan node of every boundary.
+///
+/// On the coordinator its one child is the plan of its input stage. On workers it is a leaf that
+/// knows the streams it reads.
+#[derive(Clone, Debug)]
+pub struct NetworkBoundaryExec {
+    boundary: Arc<dyn NetworkBoundary>,
+    stage: usize,
+    tasks: usize,
+    consumer_tasks: usize,
+    side: Side,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+#[derive(Clone, Debug)]
+enum Side {
+    /// On the coordinator, over the plan of the input stage.
+    Attached(Arc<dyn ExecutionPlan>),
+    /// In a consumer task: the reads of each of its partitions.
+    Detached(Vec<Vec<StreamKey>>),
+}
+
+impl NetworkBoundaryExec {
+    /// A boundary over `input`, with the sending side put on top of it.
+    ///
+    /// # Errors
+    /// What the boundary's own methods say of `input`.
+    pub fn try_new(
+        boundary: Arc<dyn NetworkBoundary>,
+        input: Arc<dyn ExecutionPlan>,
+        stage: usize,
+        tasks: usize,
+        consumer_tasks: usize,
+    ) -> Result<Self> {
+        let head = boundary.stage_head(input, consumer_tasks)?;
+        Self::over_head(boundary, head, stage, tasks, consumer_tasks)
+    }
+
+    fn over_head(
+        boundary: Arc<dyn NetworkBoundary>,
+        head: Arc<dyn ExecutionPlan>,
+        stage: usize,
+        tasks: usize,
+        consumer_tasks: usize,
+    ) -> Result<Self> {
+        let shape = ExchangeShape {
+            producer_tasks: tasks,
+            producer_partitions: head.output_partitioning().partition_count(),
+            consumer_tasks,
+        };
+        let properties = boundary
+            .properties(&head, &shape)?
+            .with_evaluation_type(EvaluationType::Lazy)
+            .with_scheduling_type(SchedulingType::Cooperative);
+        Ok(Self {
+            boundary,
+            stage,
+            tasks,
+            consumer_tasks,
+            side: Side::Attached(head),
+            properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        })
+    }
+
+    /// The same boundary as consumer task `consumer` runs it: a leaf that knows what it reads.
+    pub fn detach(&self, consumer: usize) -> Self {
+        let partitions = self.properties.output_partitioning().partition_count();
+        let reads = (0..partitions)
+            .map(|partition| self.reads(consumer, partition))
+            .collect();
+        Self {
+            side: Side::Detached(reads),
+            metrics: ExecutionPlanMetricsSet::new(),
+            ..self.clone()
+        }
+    }
+
+    /// A boundary that arrived in a task; `reads` has the streams of each partition.
+    pub(crate) fn detached(
+        boundary: Arc<dyn NetworkBoundary>,
+        stage: usize,
+        tasks: usize,
+        consumer_tasks: usize,
+        reads: Vec<Vec<StreamKey>>,
+        properties: PlanProperties,
+    ) -> Self {
+        Self {
+            boundary,
+            stage,
+            tasks,
+            consumer_tasks,
+            side: Side::Detached(reads),
+            properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+
+    /// What kind of boundary this is.
+    pub fn boundary(&self) -> &Arc<dyn NetworkBoundary> {
+        &self.boundary
+    }
+
+    /// Id of the stage it reads.
+    pub fn stage_id(&self) -> usize {
+        self.stage
+    }
+
+    /// How many tasks it reads from.
+    pub fn tasks(&self) -> usize {
+        self.tasks
+    }
+
+    /// How many tasks read through it.
+    pub fn consumer_tasks(&self) -> usize {
+        self.consumer_tasks
+    }
+
+    /// The stage it reads, on the coordinator; in a task the plan is elsewhere: `None`.
+    pub fn stage(&self) -> Option<Stage> {
+        match &self.side {
+            Side::Attached(plan) => Some(Stage {
+                id: self.stage,
+                plan: Arc::clone(plan),
+                tasks: self.tasks,
+            }),
+            Side::Detached(_) => None,
+        }
+    }
+
+    /// The streams that `partition` of consumer task `consumer` reads.
+    pub fn reads(&self, consumer: usize, partition: usize) -> Vec<StreamKey> {
+        match &self.side {
+            Side::Attached(head) => {
+                let shape = ExchangeShape {
+                    producer_tasks: self.tasks,
+                    producer_partitions: head.output_partitioning().partition_count(),
+                    consumer_tasks: self.consumer_tasks,
+                };
+                self.boundary.reads(consumer, partition, &shape)
+            }
+            Side::Detached(reads) => reads.get(partition).cloned().unwrap_or_default(),
+        }
+    }
+
+    fn open(
+        &self,
+        exchange: &dyn Exchange,
+        partition: usize,
+        context: &TaskContext,
+    ) -> Result<SendableRecordBatchStream> {
+        let reads = self.reads(0, partition);
+        let mut streams = exchange.open(&ExchangeRequest {
+            stage: self.stage,
+            kind: self.boundary.kind(),
+            partition,
+            reads: &reads,
+            schema: self.schema(),
+            metrics: &self.metrics,
+        })?;
+        let baseline = BaselineMetrics::new(&self.metrics, partition);
+        match self.boundary.merge_order() {
+            Some(order) if streams.len() > 1 => StreamingMergeBuilder::new()
+                .with_streams(streams)
+                .with_schema(self.schema())
+                .with_expressions(order)
+                .with_metrics(baseline)
+                .with_batch_size(context.session_config().batch_size())
+                .with_reservation(
+                    MemoryConsumer::new(format!("{}[{partition}]", self.boundary.name()))
+                        .register(context.memory_pool()),
+                )
+                .build(),
+            _ => {
+                let merged = if streams.len() == 1 {
+                    streams.remove(0)
+                } else {
+                    Box::pin(RecordBatchStreamAdapter::new(
+                        self.schema(),
+                        futures::stream::select_all(streams),
+                    )) as SendableRecordBatchStream
+                };
+                let counted = merged.inspect_ok(move |batch| {
+                    baseline.record_output(batch.num_rows());
+                });
+                Ok(Box::pin(RecordBatchStreamAdapter::new(
+                    self.schema(),
+                    counted,
+                )))
+            }
+        }
+    }
+}
+
+impl DisplayAs for NetworkBoundaryExec {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if matches!(t, DisplayFormatType::TreeRender) {
+            writeln!(f, "stage={}", self.stage)?;
+            return write!(f, "tasks={}", self.tasks);
+        }
+        write!(
+            f,
+            "{}: stage={}, tasks={}",
+            self.boundary.name(),
+            self.stage,
+            self.tasks
+        )?;
+        self.boundary.fmt_details(f)
+    }
+}
+
+impl ExecutionPlan for NetworkBoundaryExec {
+    fn name(&self) -> &str {
+        self.boundary.name()
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        match &self.side {
+            Side::Attached(input) => vec![input],
+            Side::Detached(_) => vec![],
+        }
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        let kept = self.properties.output_ordering().is_some();
+        self.children().iter().map(|_| kept).collect()
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        self.children().iter().map(|_| false).collect()
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        match self.boundary.merge_order() {
+            Some(order) => datafusion::physical_plan::execution_plan::apply_expression_roots(
+                order.iter().map(|sort| &sort.expr),
+                f,
+            ),
+            None => Ok(TreeNodeRecursion::Continue),
+        }
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match (&self.side, children.len()) {
+            (Side::Detached(_), 0) => Ok(self),
+            (Side::Attached(_), 1) => Ok(Arc::new(Self::over_head(
+                Arc::clone(&self.boundary),
+                children.remove(0),
+                self.stage,
+                self.tasks,
+                self.consumer_tasks,
+            )?)),
+            (side, found) => internal_err!(
+                "{} takes {} children, not {found}",
+                self.boundary.name(),
+                usize::from(matches!(side, Side::Attached(_)))
+            ),
+        }
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(
+            children,
+            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
+        )
+    }
+
+    fn with_new_state(
+        &self,
+        state: Arc<dyn std::any::Any + Send + Sync>,
+    ) -> Option<Arc<dyn ExecutionPlan>> {
+        let edit = state.downcast::<BoundaryEdit>().ok()?;
+        Some(Arc::new(edit.apply(self)))
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self {
+            metrics: ExecutionPlanMetricsSet::new(),
+            ..(*self).clone()
+        }))
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let handle = context
+            .session_config()
+            .get_extension::<ExchangeHandle>()
+            .ok_or_else(|| {
+                internal_datafusion_err!(
+                    "{} reads from other tasks, so it runs only below a DistributedExec or in a \
+                     task on a worker",
+                    self.boundary.name()
+                )
+            })?;
+        let exchange = Arc::clone(&handle.0);
+        let this = self.clone();
+        let opened = async move {
+            exchange.prepare(&this).await?;
+            this.open(exchange.as_ref(), partition, &context)
+        };
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.schema(),
+            futures::stream::once(opened).try_flatten(),
+        )))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}
+
+/// A change to a boundary that keeps the wrappers around it.
+///
+/// Handed to [`ExecutionPlan::with_new_state`], which wrappers forward and rewrap.
+#[derive(Clone, Debug)]
+pub struct BoundaryEdit {
+    /// The boundary to put in its place; its claims must be those of the old one.
+    pub boundary: Option<Arc<dyn NetworkBoundary>>,
+    /// Another stage id.
+    pub stage: Option<usize>,
+}
+
+impl BoundaryEdit {
+    fn apply(&self, node: &NetworkBoundaryExec) -> NetworkBoundaryExec {
+        let mut edited = node.clone();
+        if let Some(boundary) = &self.boundary {
+            edited.boundary = Arc::clone(boundary);
+        }
+        if let Some(stage) = self.stage {
+            edited.stage = stage;
+        }
+        edited
+    }
+}
+
+/// Finds boundaries in plans, through any number of wrappers.
+pub trait NetworkBoundaryExt {
+    /// The boundary that this node is or wraps.
+    fn as_network_boundary(&self) -> Option<&NetworkBoundaryExec>;
+}
+
+impl NetworkBoundaryExt for dyn ExecutionPlan {
+    fn as_network_boundary(&self) -> Option<&NetworkBoundaryExec> {
+        self.downcast_ref::<NetworkBoundaryExec>()
+    }
+}
+
+/// Changes the boundary that `plan` is or wraps, and keeps the wrappers.
+///
+/// # Errors
+/// If `plan` is no boundary, or a wrapper around it does not forward `with_new_state`; the
+/// message names the wrapper.
+pub fn edit_boundary(
+    plan: &Arc<dyn ExecutionPlan>,
+    edit: BoundaryEdit,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    if plan.as_network_boundary().is_none() {
+        return internal_err!("{} is no network boundary", plan.name());
+    }
+    plan.with_new_state(Arc::new(edit)).ok_or_else(|| {
+        internal_datafusion_err!(
+            "the wrapper around {} does not forward with_new_state, so the boundary in it cannot \
+             be changed: {plan:?}",
+            plan.name()
+        )
+    })
+}
+
+/// The equivalences of `head` that still hold when rows of several tasks are mixed.
+pub(crate) fn mixed_equivalences(head: &Arc<dyn ExecutionPlan>) -> EquivalenceProperties {
+    let mut properties = head.equivalence_properties().clone();
+    properties.clear_orderings();
+    properties.clear_per_partition_constants();
+    properties
+}

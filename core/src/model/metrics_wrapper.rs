@@ -1,0 +1,61 @@
+//! The wrapper that shows, on a node of the coordinator's plan, what its copies on workers measured.
+
+use std::sync::Arc;
+
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::metrics::MetricsSet;
+
+use super::forward::TransparentWrapper;
+use super::slot::MetricsSlot;
+
+/// A transparent wrapper whose metrics are those that tasks reported for its node.
+///
+/// It is live: its slot fills as tasks report, so anything that reads
+/// [`metrics`](ExecutionPlan::metrics) (`EXPLAIN ANALYZE`, `displayable(..)`, a visitor) sees
+/// distributed metrics with no special case. As long as there are no reports, it answers with what
+/// the inner node measured in this process; it never mixes the two, because a node that ran here
+/// *and* reported would be counted twice.
+///
+/// [`find_layer`](super::wrapper::find_layer) finds it in a plan.
+#[derive(Clone, Debug)]
+pub struct MetricsWrapperExec {
+    inner: Arc<dyn ExecutionPlan>,
+    slot: MetricsSlot,
+}
+
+impl MetricsWrapperExec {
+    /// Wraps a node over the slot that its reports go to.
+    pub fn new(inner: Arc<dyn ExecutionPlan>, slot: MetricsSlot) -> Self {
+        Self { inner, slot }
+    }
+
+    /// The wrapped node.
+    pub fn inner(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.inner
+    }
+
+    /// Where the reports of this node go. Nodes that are made from this one share it.
+    pub fn slot(&self) -> &MetricsSlot {
+        &self.slot
+    }
+}
+
+impl TransparentWrapper for MetricsWrapperExec {
+    fn inner(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.inner
+    }
+
+    fn rewrap(&self, inner: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        Arc::new(Self::new(inner, self.slot.clone()))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        self.slot.metrics().or_else(|| self.inner.metrics())
+    }
+}
+
+crate::transparent_execution_plan!(MetricsWrapperExec);
+
+#[cfg(test)]
+#[path = "metrics_wrapper_tests.rs"]
+mod tests;
