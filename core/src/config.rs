@@ -1,7 +1,7 @@
 //! Every value that planning and execution use: `flightpath.*` in `SET` and `SHOW`.
 
 use datafusion::common::config::ConfigExtension;
-use datafusion::common::{extensions_options};
+use datafusion::common::extensions_options;
 
 extensions_options! {
     /// Settings of Flightpath, under the prefix `flightpath`.

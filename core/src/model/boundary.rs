@@ -4,16 +4,20 @@ use std::fmt::{self, Debug};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_datafusion_err, internal_err};
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, PhysicalExpr};
+use datafusion::physical_plan::coop::make_cooperative;
 use datafusion::physical_plan::execution_plan::{
     ChildrenPropertiesMode, EvaluationType, ReplaceChildrenOptions, SchedulingType,
 };
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, RecordOutput,
+};
 use datafusion::physical_plan::sorts::streaming_merge::StreamingMergeBuilder;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
@@ -22,6 +26,7 @@ use datafusion::physical_plan::{
 use futures::TryStreamExt;
 
 use super::stage::Stage;
+use super::waiting::Waiting;
 
 /// What a boundary does with rows, for people and for metrics; execution does not look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -339,13 +344,14 @@ impl NetworkBoundaryExec {
                         futures::stream::select_all(streams),
                     )) as SendableRecordBatchStream
                 };
-                let counted = merged.inspect_ok(move |batch| {
-                    baseline.record_output(batch.num_rows());
-                });
-                Ok(Box::pin(RecordBatchStreamAdapter::new(
+                let wait =
+                    MetricBuilder::new(&self.metrics).subset_time("exchange_wait", partition);
+                let counted = Waiting::new(merged, wait)
+                    .map_ok(move |batch: RecordBatch| batch.record_output(&baseline));
+                Ok(make_cooperative(Box::pin(RecordBatchStreamAdapter::new(
                     self.schema(),
                     counted,
-                )))
+                ))))
             }
         }
     }

@@ -4,7 +4,7 @@
 //! wrapper. A wrapper that forgets one changes plans without a word. Here they are forwarded once,
 //! for all wrappers.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::fmt;
 use std::sync::Arc;
 
@@ -77,7 +77,8 @@ pub trait TransparentWrapper: ExecutionPlan {
 /// any case, as if it were the node, would leave the node bare in the first case, and put a second
 /// wrapper on another node in the second. So the node is looked for, by type, at the top and right
 /// below; if it is gone, so is its wrapper.
-fn rewrap_survivor(
+#[doc(hidden)] // For the macro.
+pub fn rewrap_survivor(
     wrapper: &impl TransparentWrapper,
     plan: Arc<dyn ExecutionPlan>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
@@ -99,7 +100,7 @@ fn rewrap_survivor(
     replace_children_if_necessary(plan, vec![below])
 }
 
-fn concrete_type(plan: &dyn ExecutionPlan) -> std::any::TypeId {
+fn concrete_type(plan: &dyn ExecutionPlan) -> TypeId {
     (innermost(plan) as &dyn Any).type_id()
 }
 
@@ -379,13 +380,5 @@ pub mod __private {
     };
     pub use datafusion_proto::protobuf::PhysicalPlanNode;
 
-    pub use super::TransparentWrapper;
-
-    /// See [`super::rewrap_survivor`]; public for the macro alone.
-    pub fn rewrap_survivor(
-        wrapper: &impl TransparentWrapper,
-        plan: Arc<dyn ExecutionPlan>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        super::rewrap_survivor(wrapper, plan)
-    }
+    pub use super::{TransparentWrapper, rewrap_survivor};
 }

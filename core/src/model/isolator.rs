@@ -114,9 +114,16 @@ impl ExecutionPlan for PartitionIsolatorExec {
         _options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         if children.len() != 1 {
-            return internal_err!("PartitionIsolatorExec takes 1 child, not {}", children.len());
+            return internal_err!(
+                "PartitionIsolatorExec takes 1 child, not {}",
+                children.len()
+            );
         }
-        Ok(Arc::new(Self::with(children.remove(0), self.tasks, self.narrowed)))
+        Ok(Arc::new(Self::with(
+            children.remove(0),
+            self.tasks,
+            self.narrowed,
+        )))
     }
 
     fn with_new_children(

@@ -195,4 +195,4 @@ pub(crate) fn with_value(metric: &Metric, value: MetricValue) -> Metric {
 
 #[cfg(test)]
 #[path = "metric_codec_tests.rs"]
-mod tests;
+pub(crate) mod tests;

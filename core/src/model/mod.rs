@@ -2,11 +2,17 @@
 
 pub mod boundaries;
 pub mod boundary;
-pub mod isolator;
 pub mod forward;
+pub mod hooks;
+pub mod isolator;
 pub mod metric_codec;
 pub mod metrics_wrapper;
+pub mod pairing;
 pub mod report;
+pub mod reports;
 pub mod slot;
 pub mod stage;
+pub mod staged;
+pub mod visitor;
+pub(crate) mod waiting;
 pub mod wrapper;

@@ -64,7 +64,8 @@ pub struct TaskReport {
     pub duration: Duration,
     /// Rows that left the task through its boundary.
     pub output_rows: u64,
-    /// Bytes that left the task: as encoded where they crossed the network, in memory where not.
+    /// Bytes that left the task: as encoded where they crossed the network, and where not, as
+    /// they would weigh there without compression.
     pub output_bytes: u64,
     /// Metrics of the task's nodes, in pre-order of its plan without wrappers, boundaries as leaves.
     pub nodes: Vec<NodeReport>,

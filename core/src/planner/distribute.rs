@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, JoinType, Result, plan_err};
 use datafusion::config::ConfigOptions;
-use datafusion::physical_expr::{LexOrdering, OrderingRequirements, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_expr::{
+    LexOrdering, OrderingRequirements, PhysicalExpr, PhysicalSortExpr,
+};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::joins::{
@@ -73,10 +75,7 @@ impl Distributor<'_> {
     ///
     /// # Errors
     /// With the reason, if the plan is to stay local.
-    pub(crate) fn root(
-        &mut self,
-        plan: &Arc<dyn ExecutionPlan>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+    pub(crate) fn root(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
         let part = self.plan(plan)?;
         let root = match part.place {
             Place::Many => self.gather(part, true)?.plan,
@@ -227,7 +226,6 @@ impl Distributor<'_> {
     /// Any node whose requirements say all there is to know.
     fn node(&mut self, node: &Arc<dyn ExecutionPlan>) -> Result<Part> {
         let requirements = node.input_distribution_requirements();
-        let subset = requirements.allow_subset();
         let mut inputs = vec![];
         for (child, required) in node
             .children()
@@ -262,16 +260,17 @@ impl Distributor<'_> {
         let mut place = if pinned { Place::Pinned } else { Place::Few };
         let mut children = vec![];
         if spread {
-            let partitions = self.co_partitions(&inputs, subset || keyed < 2);
+            // Rows that share some of the keys share a partition with those that share all; for
+            // two inputs both must be split in the same way.
+            let subset = keyed < 2;
+            let partitions = self.co_partitions(&inputs, subset);
             for input in inputs {
                 let part = match (input.keys, partitions) {
                     (Some(keys), None) => {
                         let partitions = self.options.execution.target_partitions;
                         self.shuffle(input.part, keys, partitions, None)?
                     }
-                    (Some(keys), Some(partitions))
-                        if !by_key(&input.part, &keys, subset || keyed < 2) =>
-                    {
+                    (Some(keys), Some(partitions)) if !by_key(&input.part, &keys, subset) => {
                         self.shuffle(input.part, keys, partitions, None)?
                     }
                     _ => input.part,
@@ -283,7 +282,10 @@ impl Distributor<'_> {
                 children.push(part.plan);
             }
             if place != Place::Many {
-                return plan_err!("the inputs of {} run in different numbers of tasks", node.name());
+                return plan_err!(
+                    "the inputs of {} run in different numbers of tasks",
+                    node.name()
+                );
             }
         } else {
             for input in inputs {
@@ -341,7 +343,12 @@ impl Distributor<'_> {
 
     fn broadcast(&mut self, part: Part) -> Result<Part> {
         let tasks = self.tasks;
-        self.cut(part, Exchanged::Replicated, Arc::new(NetworkBroadcast), tasks)
+        self.cut(
+            part,
+            Exchanged::Replicated,
+            Arc::new(NetworkBroadcast),
+            tasks,
+        )
     }
 
     fn shuffle(
@@ -457,7 +464,9 @@ fn keyed_here(
     let required = Distribution::KeyPartitioned(keys.to_vec());
     let partitioning = plan.output_partitioning();
     if partitioning.partition_count() == before
-        && partitioning.satisfy(&required, plan.equivalence_properties())
+        && partitioning
+            .satisfaction(&required, plan.equivalence_properties(), false)
+            .is_satisfied()
     {
         return Ok(plan);
     }
@@ -490,8 +499,10 @@ fn ordered_as_required(
             let Some(order) = order else {
                 return Ok(child);
             };
-            Ok(Arc::new(SortExec::new(order, child).with_preserve_partitioning(true))
-                as Arc<dyn ExecutionPlan>)
+            Ok(
+                Arc::new(SortExec::new(order, child).with_preserve_partitioning(true))
+                    as Arc<dyn ExecutionPlan>,
+            )
         })
         .collect()
 }

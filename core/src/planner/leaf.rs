@@ -77,10 +77,7 @@ impl LeafSplitters {
             return internal_err!("nothing can cut {} into shares", leaf.name());
         };
         let share = splitter.narrow(leaf, task, tasks)?;
-        let expected = leaf
-            .output_partitioning()
-            .partition_count()
-            .div_ceil(tasks);
+        let expected = leaf.output_partitioning().partition_count().div_ceil(tasks);
         let found = share.output_partitioning().partition_count();
         if found != expected {
             return internal_err!(
@@ -200,10 +197,14 @@ fn check_fields_survive(scan: &FileScanConfig) -> Result<()> {
     if scan.expr_adapter_factory.is_some() {
         return plan_err!("the expression adapter of a scan of {kind} files cannot be encoded");
     }
-    let extended = |file: &datafusion::datasource::listing::PartitionedFile| {
-        !file.extensions.is_empty()
-    };
-    if scan.file_groups.iter().flat_map(FileGroup::iter).any(extended) {
+    let extended =
+        |file: &datafusion::datasource::listing::PartitionedFile| !file.extensions.is_empty();
+    if scan
+        .file_groups
+        .iter()
+        .flat_map(FileGroup::iter)
+        .any(extended)
+    {
         return plan_err!("extensions of {kind} files (such as access plans) cannot be encoded");
     }
     Ok(())

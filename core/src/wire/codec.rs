@@ -13,9 +13,7 @@ use datafusion::physical_expr::{
     EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr,
 };
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
-use datafusion::physical_plan::{
-    ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
-};
+use datafusion::physical_plan::{ExecutionPlan, Partitioning, PlanProperties};
 use datafusion_proto::physical_plan::{
     DefaultPhysicalExtensionCodec, PhysicalExtensionCodec, PhysicalPlanDecodeContext,
     PhysicalProtoConverterExtension,
@@ -143,7 +141,8 @@ impl PhysicalExtensionCodec for Codec {
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<()> {
         let kind = if let Some(boundary) = node.as_network_boundary() {
-            let encode = |expr: &Arc<dyn PhysicalExpr>| converter.physical_expr_to_proto(expr, self);
+            let encode =
+                |expr: &Arc<dyn PhysicalExpr>| converter.physical_expr_to_proto(expr, self);
             NodeKind::Boundary(BoundaryNode::from_node(boundary, &encode)?)
         } else if let Some(isolator) = node.downcast_ref::<PartitionIsolatorExec>() {
             NodeKind::Isolator(IsolatorNode {
@@ -305,6 +304,7 @@ impl BoundaryNode {
             _ => vec![],
         };
         let equivalences = properties.equivalence_properties();
+        let constants = equivalences.constants();
         let reads = (0..properties.output_partitioning().partition_count())
             .map(|partition| {
                 let reads = node.reads(0, partition);
@@ -340,7 +340,9 @@ impl BoundaryNode {
                 .map(|class| {
                     Ok(EquivalenceClass {
                         members: class.iter().map(encode).collect::<Result<_>>()?,
-                        constant: class.constant.is_some(),
+                        constant: class.iter().next().is_some_and(|member| {
+                            constants.iter().any(|constant| constant.expr.eq(member))
+                        }),
                     })
                 })
                 .collect::<Result<_>>()?,

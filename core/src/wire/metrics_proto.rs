@@ -11,6 +11,7 @@ macro_rules! mirror {
     ($name:ident of $model:ident { $($variant:ident = $number:literal),+ $(,)? }) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
         #[repr(i32)]
+        #[allow(clippy::enum_variant_names)] // They are the model's.
         pub(crate) enum $name {
             $($variant = $number),+
         }

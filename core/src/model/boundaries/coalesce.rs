@@ -38,7 +38,10 @@ impl NetworkBoundary for NetworkCoalesce {
         head: &Arc<dyn ExecutionPlan>,
         shape: &ExchangeShape,
     ) -> Result<PlanProperties> {
-        Ok(side_by_side(head, shape.producer_tasks * shape.producer_partitions))
+        Ok(side_by_side(
+            head,
+            shape.producer_tasks * shape.producer_partitions,
+        ))
     }
 
     fn reads(&self, _consumer: usize, partition: usize, shape: &ExchangeShape) -> Vec<StreamKey> {

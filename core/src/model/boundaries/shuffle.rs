@@ -110,6 +110,11 @@ impl NetworkBoundary for NetworkShuffle {
 
     fn fmt_details(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys: Vec<String> = self.keys.iter().map(ToString::to_string).collect();
-        write!(f, ", keys=[{}], partitions={}", keys.join(", "), self.partitions)
+        write!(
+            f,
+            ", keys=[{}], partitions={}",
+            keys.join(", "),
+            self.partitions
+        )
     }
 }

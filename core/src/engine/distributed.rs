@@ -1,0 +1,323 @@
+//! The root of a distributed plan.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Result, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::execution_plan::{
+    ChildrenPropertiesMode, ReplaceChildrenOptions, SchedulingType, reset_plan_states,
+};
+use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, execute_stream,
+};
+use futures::StreamExt;
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::{Instrument, Span};
+
+use super::proto::DownKind;
+use super::query::Query;
+use crate::model::reports::QueryReports;
+use crate::planner::Parts;
+
+/// Runs a distributed plan: sends the stages below it to workers and puts out their result, in
+/// one partition. The nodes between it and the topmost boundaries run here, on the coordinator.
+///
+/// Every `execute` is a query of its own, with its own id. The metrics of workers have arrived
+/// when the stream has ended.
+pub struct DistributedExec {
+    input: Arc<dyn ExecutionPlan>,
+    local: Arc<dyn ExecutionPlan>,
+    parts: Parts,
+    properties: Arc<PlanProperties>,
+    runs: Arc<Runs>,
+}
+
+/// The executions of one plan.
+#[derive(Default)]
+struct Runs {
+    /// Whether the plan's own nodes have been run; later runs take fresh copies of them.
+    used: AtomicBool,
+    last: Mutex<Option<Arc<QueryReports>>>,
+    /// For plans whose state cannot be copied: one run at a time.
+    turn: Option<Arc<Semaphore>>,
+}
+
+impl DistributedExec {
+    pub(crate) fn new(
+        input: Arc<dyn ExecutionPlan>,
+        local: Arc<dyn ExecutionPlan>,
+        parts: Parts,
+    ) -> Self {
+        let properties = PlanProperties::clone(input.properties())
+            .with_scheduling_type(SchedulingType::Cooperative);
+        let runs = Runs {
+            // The values of subqueries live in the expressions that use them.
+            turn: has_subqueries(&input).then(|| Arc::new(Semaphore::new(1))),
+            ..Runs::default()
+        };
+        Self {
+            input,
+            local,
+            parts,
+            properties: Arc::new(properties),
+            runs: Arc::new(runs),
+        }
+    }
+
+    /// The plan as it was before it was distributed.
+    pub fn local_plan(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.local
+    }
+
+    /// Reports of the latest execution, while it runs and after.
+    pub fn last_query(&self) -> Option<Arc<QueryReports>> {
+        self.runs.last.lock().clone()
+    }
+}
+
+fn has_subqueries(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<ScalarSubqueryExec>() || plan.children().into_iter().any(has_subqueries)
+}
+
+impl fmt::Debug for DistributedExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DistributedExec")
+            .field("input", &self.input)
+            .finish_non_exhaustive()
+    }
+}
+
+impl DisplayAs for DistributedExec {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match t {
+            DisplayFormatType::TreeRender => Ok(()),
+            _ => write!(f, "DistributedExec"),
+        }
+    }
+}
+
+impl ExecutionPlan for DistributedExec {
+    fn name(&self) -> &str {
+        "DistributedExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if children.len() != 1 {
+            return internal_err!("DistributedExec takes 1 child, not {}", children.len());
+        }
+        Ok(Arc::new(Self::new(
+            children.remove(0),
+            Arc::clone(&self.local),
+            self.parts.clone(),
+        )))
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(
+            children,
+            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
+        )
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        if partition != 0 {
+            return internal_err!("DistributedExec has 1 partition, and {partition} is asked for");
+        }
+        let again = self.runs.used.swap(true, Ordering::AcqRel);
+        let span = tracing::info_span!(
+            "query",
+            db.system.name = "datafusion",
+            flightpath.query.id = tracing::field::Empty,
+        );
+        let query = Query::new(&self.parts, &context, span.clone())?;
+        if !span.is_disabled() {
+            span.record("flightpath.query.id", tracing::field::display(query.id()));
+        }
+        *self.runs.last.lock() = Some(Arc::clone(query.reports()));
+        let run = Run {
+            query: Some(Arc::new(query)),
+            parts: self.parts.clone(),
+            input: Arc::clone(&self.input),
+            again,
+            local: Arc::clone(&self.local),
+            context,
+            turn: self.runs.turn.clone(),
+            permit: None,
+            rows: None,
+            emitted: false,
+            span,
+        };
+        let stream = futures::stream::unfold(run, |mut run| async move {
+            let span = run.span.clone();
+            let item = run.next().instrument(span).await?;
+            Some((item, run))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.schema(),
+            stream,
+        )))
+    }
+}
+
+/// The state of one execution between two batches.
+struct Run {
+    /// Until the query has ended, in whatever way.
+    query: Option<Arc<Query>>,
+    parts: Parts,
+    input: Arc<dyn ExecutionPlan>,
+    /// Whether the nodes of `input` have been run before.
+    again: bool,
+    local: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+    turn: Option<Arc<Semaphore>>,
+    permit: Option<OwnedSemaphorePermit>,
+    rows: Option<SendableRecordBatchStream>,
+    emitted: bool,
+    span: Span,
+}
+
+impl Run {
+    async fn next(&mut self) -> Option<Result<RecordBatch>> {
+        let Some(query) = self.query.clone() else {
+            // Either it runs locally now, or it has ended.
+            return self.rows.as_mut()?.next().await;
+        };
+        let item = match self.distributed(&query).await {
+            Ok(item) => item.map(Ok),
+            Err(error) => Some(Err(error)),
+        };
+        match item {
+            Some(Ok(batch)) => {
+                self.emitted = true;
+                Some(Ok(batch))
+            }
+            Some(Err(error)) => {
+                self.rows = None;
+                let refusal = query.refusal().filter(|_| !self.emitted);
+                self.end(&query, DownKind::Cancel(error.to_string()), Err(&error))
+                    .await;
+                let Some(refusal) = refusal else {
+                    return Some(Err(error));
+                };
+                tracing::warn!("{refusal}; the query runs locally");
+                match execute_stream(Arc::clone(&self.local), Arc::clone(&self.context)) {
+                    Ok(rows) => self.rows.insert(rows).next().await,
+                    Err(error) => Some(Err(error)),
+                }
+            }
+            None => {
+                self.rows = None;
+                self.end(&query, Query::finish(), Ok(())).await;
+                None
+            }
+        }
+    }
+
+    async fn distributed(&mut self, query: &Arc<Query>) -> Result<Option<RecordBatch>> {
+        if self.rows.is_none() {
+            self.start(query).await?;
+        }
+        let Some(rows) = self.rows.as_mut() else {
+            return Ok(None);
+        };
+        tokio::select! {
+            biased;
+            row = rows.next() => row.transpose(),
+            error = query.failed() => Err(error),
+        }
+    }
+
+    async fn start(&mut self, query: &Arc<Query>) -> Result<()> {
+        if let Some(turn) = &self.turn {
+            self.permit = Arc::clone(turn).acquire_owned().await.ok();
+        }
+        if self.again {
+            self.input = reset_plan_states(Arc::clone(&self.input))?;
+        }
+        self.parts.hooks.query_begins(query.id());
+        let input = self.parts.hooks.wrap_plan(Arc::clone(&self.input), None)?;
+        query.prepare(&input).await?;
+        self.rows = Some(query.execute(&input, &self.context)?);
+        Ok(())
+    }
+
+    async fn end(
+        &mut self,
+        query: &Query,
+        how: DownKind,
+        result: std::result::Result<(), &DataFusionError>,
+    ) {
+        query.end(how).await;
+        self.parts.hooks.query_ends(query.id(), result);
+        self.query = None;
+        self.permit = None;
+    }
+}
+
+impl Drop for Run {
+    /// The client has left: stops the tasks, and collects what they report.
+    fn drop(&mut self) {
+        let Some(query) = self.query.take() else {
+            return;
+        };
+        // Without a runtime the control streams just close, which stops the tasks as well.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let (hooks, permit, rows) = (
+            Arc::clone(&self.parts.hooks),
+            self.permit.take(),
+            self.rows.take(),
+        );
+        let ending = async move {
+            drop(rows);
+            let left = DataFusionError::Execution("the client stopped reading".to_string());
+            query.end(DownKind::Cancel(left.to_string())).await;
+            hooks.query_ends(query.id(), Err(&left));
+            drop(permit);
+        };
+        runtime.spawn(ending.instrument(self.span.clone()));
+    }
+}

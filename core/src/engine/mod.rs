@@ -1,0 +1,10 @@
+//! What runs distributed plans: the coordinator's side, and the ways to workers.
+
+pub mod connect;
+pub(crate) mod control;
+pub mod distributed;
+pub(crate) mod exchange;
+pub(crate) mod proto;
+pub(crate) mod query;
+pub mod resolver;
+pub(crate) mod settings;

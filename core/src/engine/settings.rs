@@ -1,0 +1,71 @@
+//! Session settings on their way to workers.
+
+use datafusion::common::Result;
+use datafusion::config::ConfigOptions;
+use datafusion::execution::TaskContext;
+use datafusion::prelude::SessionConfig;
+use std::collections::HashMap;
+
+use super::proto::Setting;
+use crate::config::FlightpathConfig;
+
+/// What a worker needs to answer as the coordinator would: every option that is not at its
+/// default, and all of the registered extensions.
+pub(crate) fn collect(options: &ConfigOptions) -> Vec<Setting> {
+    let defaults: HashMap<String, Option<String>> = ConfigOptions::default()
+        .entries()
+        .into_iter()
+        .map(|entry| (entry.key, entry.value))
+        .collect();
+    options
+        .entries()
+        .into_iter()
+        .filter(|entry| defaults.get(&entry.key) != Some(&entry.value))
+        .filter_map(|entry| {
+            Some(Setting {
+                key: entry.key,
+                value: entry.value?,
+            })
+        })
+        .collect()
+}
+
+/// `context` with another config, for a task if `task_id` is given.
+pub(crate) fn derived(
+    context: &TaskContext,
+    config: SessionConfig,
+    task_id: Option<String>,
+) -> TaskContext {
+    TaskContext::new(
+        task_id.or_else(|| context.task_id()),
+        context.session_id(),
+        config,
+        context.scalar_functions().clone(),
+        context.higher_order_functions().clone(),
+        context.aggregate_functions().clone(),
+        context.window_functions().clone(),
+        context.runtime_env(),
+    )
+}
+
+/// Applies what [`collect`] found.
+///
+/// # Errors
+/// If this worker's DataFusion does not know an option. Extensions it does not know it leaves
+/// out: nothing here could read them.
+pub(crate) fn apply(settings: &[Setting], options: &mut ConfigOptions) -> Result<()> {
+    if options.extensions.get::<FlightpathConfig>().is_none() {
+        options.extensions.insert(FlightpathConfig::default());
+    }
+    for Setting { key, value } in settings {
+        let known = key.starts_with("datafusion.") || key.starts_with("flightpath.");
+        match options.set(key, value) {
+            Err(error) if known => {
+                return Err(error.context(format!("setting {key} of the coordinator")));
+            }
+            Err(error) => tracing::debug!(key, %error, "a setting is unknown here"),
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}

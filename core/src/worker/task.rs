@@ -1,0 +1,377 @@
+//! One task: a plan that runs when somebody reads from it, and reports when it ends.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::runtime::JoinSet;
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use futures::{FutureExt, StreamExt};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tracing::{Instrument, Span};
+
+use crate::model::report::{TaskReport, TaskStatus};
+use crate::model::stage::TaskKey;
+use crate::wire::metrics::node_reports;
+use crate::wire::plan::caught;
+
+/// Batches between a task and a reader of it. What more a reader may lag behind is the window of
+/// its stream.
+const PARTITION_BUFFER: usize = 1;
+
+/// Told when a task ends.
+pub(crate) trait TaskEnds: Send + Sync {
+    /// A partition ended with an error.
+    fn failed(&self, key: &TaskKey, error: &DataFusionError);
+
+    /// The task has ended; its report follows from [`Task::report`].
+    fn ended(&self, task: &Arc<Task>);
+}
+
+pub(crate) struct Task {
+    pub(crate) key: TaskKey,
+    pub(crate) span: Span,
+    context: Arc<TaskContext>,
+    schema: SchemaRef,
+    partitions: usize,
+    rows: AtomicU64,
+    bytes: AtomicU64,
+    state: Mutex<State>,
+    ends: Arc<dyn TaskEnds>,
+}
+
+struct State {
+    /// Let go when the task has reported.
+    plan: Option<Arc<dyn ExecutionPlan>>,
+    started: Option<(SystemTime, Instant)>,
+    /// Of each partition, until somebody takes it.
+    streams: Vec<Option<mpsc::Receiver<Item>>>,
+    jobs: JoinSet<()>,
+    /// Partitions whose reader has not come to an end.
+    open: usize,
+    dropped: usize,
+    error: Option<Arc<DataFusionError>>,
+    /// Why nobody can read from it any more.
+    over: Option<String>,
+    ended: Option<Instant>,
+}
+
+enum Item {
+    Batch(RecordBatch),
+    Failed(Arc<DataFusionError>),
+    /// All has been sent. A channel that closes without it was cut off.
+    End,
+}
+
+impl Task {
+    pub(crate) fn new(
+        key: TaskKey,
+        plan: Arc<dyn ExecutionPlan>,
+        context: Arc<TaskContext>,
+        span: Span,
+        ends: Arc<dyn TaskEnds>,
+    ) -> Self {
+        let partitions = plan.output_partitioning().partition_count();
+        Self {
+            key,
+            span,
+            context,
+            schema: plan.schema(),
+            partitions,
+            rows: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            state: Mutex::new(State {
+                plan: Some(plan),
+                started: None,
+                streams: vec![],
+                jobs: JoinSet::new(),
+                open: partitions,
+                dropped: 0,
+                error: None,
+                over: None,
+                ended: None,
+            }),
+            ends,
+        }
+    }
+
+    /// Schema of its batches.
+    pub(crate) fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// The reader of a partition, which can be had once. The first one starts the task: all of
+    /// its partitions, since those of one plan may wait for each other.
+    pub(crate) fn take(self: &Arc<Self>, partition: usize) -> Result<PartitionReader> {
+        let mut state = self.state.lock();
+        if let Some(over) = &state.over {
+            return exec_err!("task {} is over: {over}", self.key);
+        }
+        if partition >= self.partitions {
+            return exec_err!(
+                "task {} has partitions 0 to {}, and {partition} was asked for",
+                self.key,
+                self.partitions.saturating_sub(1)
+            );
+        }
+        if state.started.is_none() {
+            self.start(&mut state);
+        }
+        let Some(items) = state.streams[partition].take() else {
+            return exec_err!(
+                "partition {partition} of task {} has been read already",
+                self.key
+            );
+        };
+        Ok(PartitionReader {
+            task: Arc::clone(self),
+            items,
+            ended: false,
+        })
+    }
+
+    fn start(&self, state: &mut State) {
+        state.started = Some((SystemTime::now(), Instant::now()));
+        let Some(plan) = state.plan.clone() else {
+            return;
+        };
+        let _inside = self.span.enter();
+        for partition in 0..self.partitions {
+            let (sender, items) = mpsc::channel(PARTITION_BUFFER);
+            let stream = caught("starting a task", || {
+                plan.execute(partition, Arc::clone(&self.context))
+            });
+            let job = async move {
+                match stream {
+                    Ok(stream) => send_all(stream, sender).await,
+                    Err(error) => {
+                        let _left = sender.send(Item::Failed(Arc::new(error))).await;
+                    }
+                }
+            };
+            state.jobs.spawn(job.instrument(self.span.clone()));
+            state.streams.push(Some(items));
+        }
+    }
+
+    /// A reader has come to its end, or left.
+    fn reader_ended(self: &Arc<Self>, outcome: Outcome) {
+        let failed = {
+            let mut state = self.state.lock();
+            state.open = state.open.saturating_sub(1);
+            let mut failed = None;
+            match outcome {
+                Outcome::Finished => {}
+                Outcome::Dropped => state.dropped += 1,
+                Outcome::Failed(error) => {
+                    if state.error.is_none() && state.over.is_none() {
+                        failed = Some(Arc::clone(&error));
+                    }
+                    state.error.get_or_insert(error);
+                }
+            }
+            let last = state.open == 0 && state.over.is_none();
+            if last {
+                state.over = Some("all of it has been read".to_string());
+                state.ended = Some(Instant::now());
+            }
+            (failed, last)
+        };
+        let (error, last) = failed;
+        if let Some(error) = error {
+            self.ends.failed(&self.key, &error);
+        }
+        if last {
+            self.ends.ended(self);
+        }
+    }
+
+    /// Ends the task now. False if it had ended before.
+    pub(crate) fn stop(self: &Arc<Self>, reason: &str) -> bool {
+        let streams = {
+            let mut state = self.state.lock();
+            if state.over.is_some() {
+                return false;
+            }
+            state.over = Some(reason.to_string());
+            state.ended = Some(Instant::now());
+            state.dropped += state.open;
+            std::mem::take(&mut state.streams)
+        };
+        drop(streams);
+        self.ends.ended(self);
+        true
+    }
+
+    /// Counts what a reader passes on.
+    pub(crate) fn sent(&self, rows: usize, bytes: usize) {
+        self.rows.fetch_add(rows as u64, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// What it has done up to now.
+    pub(crate) fn progress(&self) -> Progress {
+        let state = self.state.lock();
+        let until = state.ended.unwrap_or_else(Instant::now);
+        Progress {
+            status: match (&state.started, &state.over) {
+                (None, None) => "accepted",
+                (Some(_), None) => "running",
+                (_, Some(_)) => state.status().as_str(),
+            },
+            rows: self.rows.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            elapsed_ms: state
+                .started
+                .map_or(0, |(_, started)| (until - started).as_millis() as u64),
+            started_micros: state
+                .started
+                .and_then(|(at, _)| at.duration_since(UNIX_EPOCH).ok())
+                .map_or(0, |since| since.as_micros() as u64),
+        }
+    }
+
+    /// The report of a task that has ended. Waits until nothing of it runs, so that what its
+    /// nodes counted is complete.
+    pub(crate) async fn report(&self) -> TaskReport {
+        let mut jobs = std::mem::take(&mut self.state.lock().jobs);
+        jobs.shutdown().await;
+        let mut state = self.state.lock();
+        let plan = state.plan.take();
+        let status = state.status();
+        let duration = match (state.started, state.ended) {
+            (Some((_, started)), Some(ended)) => ended - started,
+            _ => std::time::Duration::ZERO,
+        };
+        let (rows, bytes) = (
+            self.rows.load(Ordering::Relaxed),
+            self.bytes.load(Ordering::Relaxed),
+        );
+        self.span.record("flightpath.task.status", status.as_str());
+        self.span.record("flightpath.task.output_rows", rows);
+        self.span.record("flightpath.task.output_bytes", bytes);
+        TaskReport {
+            key: self.key,
+            // The coordinator knows by which name it reached this worker.
+            worker: String::new(),
+            status,
+            error: state.error.as_ref().map(|error| error.strip_backtrace()),
+            started: state.started.map(|(at, _)| at),
+            duration,
+            output_rows: rows,
+            output_bytes: bytes,
+            nodes: plan.as_ref().map(node_reports).unwrap_or_default(),
+        }
+    }
+}
+
+impl State {
+    fn status(&self) -> TaskStatus {
+        match (&self.started, &self.error, self.dropped) {
+            (None, _, _) => TaskStatus::Unused,
+            (_, Some(_), _) => TaskStatus::Failed,
+            (_, _, 0) => TaskStatus::Finished,
+            _ => TaskStatus::Cancelled,
+        }
+    }
+}
+
+/// What can be said of a task at any time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    pub(crate) status: &'static str,
+    pub(crate) rows: u64,
+    pub(crate) bytes: u64,
+    pub(crate) elapsed_ms: u64,
+    /// Since 1970.
+    pub(crate) started_micros: u64,
+}
+
+/// Runs a stream to its end, or until its reader leaves.
+async fn send_all(mut stream: SendableRecordBatchStream, sender: mpsc::Sender<Item>) {
+    loop {
+        let next = std::panic::AssertUnwindSafe(stream.next()).catch_unwind();
+        let next = tokio::select! {
+            next = next => next,
+            () = sender.closed() => return,
+        };
+        let item = match next {
+            Ok(Some(Ok(batch))) => Item::Batch(batch),
+            Ok(Some(Err(error))) => Item::Failed(Arc::new(error)),
+            Ok(None) => Item::End,
+            Err(panic) => {
+                let panicked = caught::<()>("a task", || std::panic::resume_unwind(panic));
+                Item::Failed(Arc::new(
+                    panicked
+                        .err()
+                        .unwrap_or_else(|| exec_datafusion_err!("a task panicked")),
+                ))
+            }
+        };
+        let last = !matches!(item, Item::Batch(_));
+        if sender.send(item).await.is_err() || last {
+            return;
+        }
+    }
+}
+
+enum Outcome {
+    Finished,
+    Failed(Arc<DataFusionError>),
+    Dropped,
+}
+
+/// Reads one partition of a task. Dropping it tells the task that nobody reads it any more.
+pub(crate) struct PartitionReader {
+    task: Arc<Task>,
+    items: mpsc::Receiver<Item>,
+    ended: bool,
+}
+
+impl PartitionReader {
+    pub(crate) fn task(&self) -> &Arc<Task> {
+        &self.task
+    }
+
+    /// The next batch; `None` after the last.
+    pub(crate) async fn next(&mut self) -> Option<Result<RecordBatch>> {
+        if self.ended {
+            return None;
+        }
+        match self.items.recv().await {
+            Some(Item::Batch(batch)) => Some(Ok(batch)),
+            Some(Item::End) => {
+                self.end(Outcome::Finished);
+                None
+            }
+            Some(Item::Failed(error)) => {
+                self.end(Outcome::Failed(Arc::clone(&error)));
+                Some(Err(DataFusionError::Shared(error)))
+            }
+            None => {
+                self.end(Outcome::Dropped);
+                let over = self.task.state.lock().over.clone();
+                let reason = over.unwrap_or_else(|| "it was cut off".to_string());
+                Some(exec_err!("task {} was cancelled: {reason}", self.task.key))
+            }
+        }
+    }
+
+    fn end(&mut self, outcome: Outcome) {
+        self.ended = true;
+        self.task.reader_ended(outcome);
+    }
+}
+
+impl Drop for PartitionReader {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.end(Outcome::Dropped);
+        }
+    }
+}
