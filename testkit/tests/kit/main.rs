@@ -1,0 +1,6 @@
+//! The testkit, tested: a check that cannot fail, or fails for no reason, is worse than none.
+#![allow(clippy::unwrap_used)]
+
+mod compare;
+mod tpch;
+mod verify;
