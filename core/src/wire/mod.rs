@@ -1,4 +1,5 @@
-//! How plans, batches and metrics travel.
+//! How plans, batches, metrics and errors travel.
 
+pub(crate) mod error;
 pub(crate) mod metrics;
 pub(crate) mod metrics_proto;

@@ -1,0 +1,3 @@
+//! What runs distributed plans: the workers, and the ways to them.
+
+pub mod resolver;
