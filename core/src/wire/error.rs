@@ -88,7 +88,7 @@ impl FromStr for Origin {
 /// Where an error first happened; `None` if no worker has been named.
 pub fn origin_of(error: &DataFusionError) -> Option<Origin> {
     links(error).fold(None, |innermost, link| {
-        let origin = match link.downcast_ref() {
+        let origin = match layer::as_datafusion(link) {
             Some(DataFusionError::Context(text, _)) => text.parse().ok(),
             _ => None,
         };
