@@ -6,7 +6,8 @@
 //!
 //! What cannot be built again arrives as the closest thing:
 //!
-//! - `ExecutionJoin` as `Execution` with the same message;
+//! - `ExecutionJoin`, and `SQL` or `ParquetError` without this crate's feature for it, as `Execution`
+//!   with the same message;
 //! - what `External` and other boxes hold as an error with the same text and the same causes;
 //! - an [`io::Error`](std::io::Error) with its kind and text, without the number of the system;
 //! - an object store's error whose store or bad path is not known here as `Generic` with its text;
