@@ -6,7 +6,8 @@
 //!
 //! What cannot be built again arrives as the closest thing:
 //!
-//! - `ExecutionJoin` as `Execution` with the same message;
+//! - `ExecutionJoin`, and `SQL` or `ParquetError` without this crate's feature for it, as `Execution`
+//!   with the same message;
 //! - what `External` and other boxes hold as an error with the same text and the same causes;
 //! - an [`io::Error`](std::io::Error) with its kind and text, without the number of the system;
 //! - an object store's error whose store or bad path is not known here as `Generic` with its text;
@@ -88,7 +89,7 @@ impl FromStr for Origin {
 /// Where an error first happened; `None` if no worker has been named.
 pub fn origin_of(error: &DataFusionError) -> Option<Origin> {
     links(error).fold(None, |innermost, link| {
-        let origin = match link.downcast_ref() {
+        let origin = match layer::as_datafusion(link) {
             Some(DataFusionError::Context(text, _)) => text.parse().ok(),
             _ => None,
         };
@@ -174,4 +175,5 @@ pub(crate) fn decode_error(bytes: &[u8]) -> DataFusionError {
 
 #[cfg(test)]
 #[path = "error_tests.rs"]
+#[allow(clippy::unwrap_used)]
 mod tests;
