@@ -2,6 +2,7 @@
 
 pub mod boundaries;
 pub mod boundary;
+pub mod display;
 pub mod isolator;
 pub mod forward;
 pub mod metric_codec;
@@ -12,5 +13,6 @@ pub mod reports;
 pub mod slot;
 pub mod stage;
 pub mod staged;
+pub mod summary;
 pub mod visitor;
 pub mod wrapper;

@@ -190,7 +190,9 @@ fn visit_stage<V: PlanVisitor>(
         Ok(TreeNodeRecursion::Continue)
     };
     let pre = visitor.pre_visit_stage(stage)?;
-    around(visitor, pre, inside, |visitor| visitor.post_visit_stage(stage))
+    around(visitor, pre, inside, |visitor| {
+        visitor.post_visit_stage(stage)
+    })
 }
 
 fn visit_task<V: PlanVisitor>(task: &TaskVisit<'_>, visitor: &mut V) -> Visited<V::Error> {
@@ -211,16 +213,20 @@ fn visit_nodes<V: PlanVisitor>(
     report: Option<&TaskReport>,
     visitor: &mut V,
 ) -> Visited<V::Error> {
-    let visits = stage.nodes.iter().enumerate().map(|(index, node)| NodeVisit {
-        stage,
-        task,
-        plan: &node.plan,
-        node,
-        metrics: match task {
-            Some(_) => report.map(|report| report.nodes[index].metrics.clone()),
-            None => node.plan.metrics(),
-        },
-    });
+    let visits = stage
+        .nodes
+        .iter()
+        .enumerate()
+        .map(|(index, node)| NodeVisit {
+            stage,
+            task,
+            plan: &node.plan,
+            node,
+            metrics: match task {
+                Some(_) => report.map(|report| report.nodes[index].metrics.clone()),
+                None => node.plan.metrics(),
+            },
+        });
     // Nodes whose inputs are being visited.
     let mut open: Vec<NodeVisit<'_>> = Vec::new();
     let mut skip_below = None;
