@@ -277,6 +277,7 @@ impl Run {
             self.input = reset_plan_states(Arc::clone(&self.input))?;
         }
         self.parts.hooks.query_begins(query.id());
+        query.check_workers()?;
         let input = self.parts.hooks.wrap_plan(Arc::clone(&self.input), None)?;
         query.prepare(&input).await?;
         self.rows = Some(query.execute(&input, &self.context)?);

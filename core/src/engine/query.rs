@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::{join_all, try_join_all};
@@ -115,6 +115,17 @@ impl Query {
     /// Why a worker refused a task, if one did.
     pub(crate) fn refusal(&self) -> Option<String> {
         self.shared.refusal.lock().clone()
+    }
+
+    /// # Errors
+    /// If all the workers that there were at planning have gone; that counts as a refusal.
+    pub(crate) fn check_workers(&self) -> Result<()> {
+        if !self.workers.is_empty() {
+            return Ok(());
+        }
+        let refusal = "there are no workers any more";
+        *self.shared.refusal.lock() = Some(refusal.to_string());
+        exec_err!("{refusal}")
     }
 
     /// Waits for something to go wrong anywhere.
