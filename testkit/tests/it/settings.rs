@@ -109,6 +109,17 @@ async fn settings_of_the_session_hold_on_workers() {
 }
 
 #[tokio::test]
+async fn an_option_that_begins_like_its_prefix_arrives() {
+    within(60, async {
+        let setup = setup().await;
+        set(&setup, "probe.probe_level = 7").await;
+        let found = on_workers(&setup).await;
+        assert!(found.contains("Some(7)"), "{found}");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn the_batch_size_of_the_session_holds_on_workers() {
     within(60, async {
         let setup = setup().await;
