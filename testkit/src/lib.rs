@@ -1,10 +1,18 @@
 //! In-process clusters, data and checks for Flightpath and for what plugs into it.
 //!
+//! - [`Cluster`] runs workers on loopback sockets of this process;
 //! - [`tpch`] makes the tables of TPC-H, [`tables`] registers what lies in a folder;
-//! - [`statements`] runs SQL texts and keeps the plans;
+//! - [`statements`] runs SQL texts, with their plans at hand;
 //! - [`compare`] says whether two answers are the same.
+//!
+//! The program `verify` puts them together: it runs a folder of queries locally and on workers,
+//! and compares.
 
+pub mod cli;
+pub mod cluster;
 pub mod compare;
 pub mod statements;
 pub mod tables;
 pub mod tpch;
+
+pub use cluster::Cluster;

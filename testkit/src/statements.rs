@@ -1,61 +1,76 @@
-//! Runs SQL texts of several statements, and keeps the plan that gave each answer.
+//! Runs SQL texts of several statements, with the plan of each at hand.
 
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
+use datafusion::execution::TaskContext;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::physical_expr::LexOrdering;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, collect};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParser, Statement};
-
-/// What a statement answered.
-pub struct Answer {
-    /// Columns, there even without rows.
-    pub schema: SchemaRef,
-    /// Rows.
-    pub batches: Vec<RecordBatch>,
-    /// The plan that ran, with its metrics.
-    pub plan: Arc<dyn ExecutionPlan>,
-    /// Whether the statement asks for an order of rows, and does not only happen to have one.
-    pub ordered: bool,
-}
+use flightpath_core::{DistributedExec, find_layer};
 
 /// Cuts a text at its semicolons.
 pub fn split(sql: &str) -> Result<Vec<Statement>> {
     Ok(DFParser::parse_sql(sql)?.into())
 }
 
-/// Runs one statement to its end.
-pub async fn run(ctx: &SessionContext, statement: Statement) -> Result<Answer> {
+/// A statement that is ready to run.
+#[derive(Debug)]
+pub struct Planned {
+    /// What will run; it holds the metrics afterwards.
+    pub plan: Arc<dyn ExecutionPlan>,
+    sort_keys: usize,
+    task: Arc<TaskContext>,
+}
+
+/// Plans a statement.
+///
+/// One that changes the session, such as `CREATE VIEW` or `SET`, takes effect here; what is planned
+/// then is an answer without columns.
+pub async fn plan(ctx: &SessionContext, statement: Statement) -> Result<Planned> {
     let logical = ctx.state().statement_to_plan(statement).await?;
-    let ordered = asks_for_order(&logical);
+    let sort_keys = sort_keys(&logical);
     let frame = ctx.execute_logical_plan(logical).await?;
     let task = Arc::new(frame.task_ctx());
     let plan = frame.create_physical_plan().await?;
-    Ok(Answer {
-        schema: plan.schema(),
-        batches: collect(plan.clone(), task).await?,
+    Ok(Planned {
         plan,
-        ordered,
+        sort_keys,
+        task,
     })
 }
 
-/// Runs every statement of a text, in order, up to the first that fails.
-pub async fn run_all(ctx: &SessionContext, sql: &str) -> Result<Vec<Answer>> {
-    let mut answers = vec![];
-    for statement in split(sql)? {
-        answers.push(run(ctx, statement).await?);
+impl Planned {
+    /// The order of rows that the statement asks for, as far as the plan knows of it.
+    ///
+    /// A plan may have an order that nobody asked for, or one that goes further: no other plan
+    /// needs to keep that.
+    pub fn order(&self) -> Option<LexOrdering> {
+        let keys = self.plan.output_ordering()?.iter().take(self.sort_keys);
+        LexOrdering::new(keys.cloned())
     }
-    Ok(answers)
+
+    /// Runs the plan to its end.
+    pub async fn collect(&self) -> Result<Vec<RecordBatch>> {
+        collect(self.plan.clone(), self.task.clone()).await
+    }
 }
 
-fn asks_for_order(plan: &LogicalPlan) -> bool {
+/// The part of a plan that runs on workers. Sinks, `EXPLAIN ANALYZE` and scalar subqueries stay
+/// above it.
+pub fn distributed_part(plan: &Arc<dyn ExecutionPlan>) -> Option<&DistributedExec> {
+    find_layer::<DistributedExec>(plan.as_ref())
+        .or_else(|| plan.children().into_iter().find_map(distributed_part))
+}
+
+fn sort_keys(plan: &LogicalPlan) -> usize {
     match plan {
-        LogicalPlan::Sort(_) => true,
-        LogicalPlan::Limit(limit) => asks_for_order(&limit.input),
-        LogicalPlan::Projection(projection) => asks_for_order(&projection.input),
-        _ => false,
+        LogicalPlan::Sort(sort) => sort.expr.len(),
+        LogicalPlan::Limit(limit) => sort_keys(&limit.input),
+        LogicalPlan::Projection(projection) => sort_keys(&projection.input),
+        _ => 0,
     }
 }

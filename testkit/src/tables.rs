@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use datafusion::common::{Result, exec_datafusion_err};
+use datafusion::common::{Result, TableReference, exec_datafusion_err};
 use datafusion::prelude::{ParquetReadOptions, SessionContext};
 
 /// Tables in `dir`, by name: each `name.parquet`, be it a file or a folder of Parquet files, and
@@ -33,7 +33,8 @@ pub fn find(dir: &Path) -> Result<Vec<(String, PathBuf)>> {
 pub async fn register(ctx: &SessionContext, dir: &Path) -> Result<Vec<String>> {
     let mut names = vec![];
     for (name, path) in find(dir)? {
-        register_parquet(ctx, &name, &path).await?;
+        // Bare: a file name is taken as it is, neither folded to lower case nor cut at a dot.
+        register_parquet(ctx, TableReference::bare(name.clone()), &path).await?;
         names.push(name);
     }
     if names.is_empty() {
@@ -46,12 +47,14 @@ pub async fn register(ctx: &SessionContext, dir: &Path) -> Result<Vec<String>> {
 }
 
 /// Registers one Parquet file, or a folder of them, as a table.
-pub async fn register_parquet(ctx: &SessionContext, name: &str, path: &Path) -> Result<()> {
+pub async fn register_parquet(
+    ctx: &SessionContext,
+    name: impl Into<TableReference>,
+    path: &Path,
+) -> Result<()> {
     let path = path
         .to_str()
         .ok_or_else(|| exec_datafusion_err!("{} is not a UTF-8 path", path.display()))?;
-    let options = ParquetReadOptions::default();
-    // Quoted: a file name is taken as it is, never folded to lower case or split at a dot.
-    let name = format!("\"{}\"", name.replace('"', "\"\""));
-    ctx.register_parquet(name, path, options).await
+    ctx.register_parquet(name, path, ParquetReadOptions::default())
+        .await
 }

@@ -2,6 +2,7 @@
 
 pub mod boundaries;
 pub mod boundary;
+pub mod display;
 pub mod forward;
 pub mod hooks;
 pub mod isolator;
@@ -13,6 +14,7 @@ pub mod reports;
 pub mod slot;
 pub mod stage;
 pub mod staged;
+pub mod summary;
 pub mod visitor;
 pub(crate) mod waiting;
 pub mod wrapper;

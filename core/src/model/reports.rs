@@ -157,15 +157,6 @@ impl QueryReports {
         attempts.last().map(|(_, report)| Arc::clone(report))
     }
 
-    /// The worker that a task was last given to, or that reported it.
-    pub fn worker(&self, stage: usize, task: usize) -> Option<String> {
-        let state = self.state.lock();
-        let planned = state.planned.range(self.attempts(stage, task)).last();
-        let planned = planned.map(|(_, planned)| planned.worker.clone());
-        drop(state);
-        planned.or_else(|| Some(self.report(stage, task)?.worker.clone()))
-    }
-
     /// Planned tasks that have not reported.
     pub fn missing(&self) -> Vec<MissingTask> {
         let state = self.state.lock();

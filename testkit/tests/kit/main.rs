@@ -3,3 +3,4 @@
 
 mod compare;
 mod tpch;
+mod verify;

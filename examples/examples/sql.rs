@@ -1,0 +1,164 @@
+//! SQL from the command line, on workers that run elsewhere.
+
+use std::io::{IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::{Parser, ValueEnum};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::util::pretty::pretty_format_batches;
+use datafusion::arrow::{csv, json};
+use datafusion::common::{Result, exec_datafusion_err};
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::options::ArrowReadOptions;
+use datafusion::prelude::{CsvReadOptions, JsonReadOptions, SessionContext};
+use flightpath_core::{Coordinator, SessionStateBuilderExt, StaticWorkers};
+use flightpath_testkit::tables::register_parquet;
+use flightpath_testkit::{cli, statements};
+use tracing_subscriber::filter::LevelFilter;
+
+/// Runs SQL on workers and prints the answers.
+///
+/// Try `EXPLAIN SELECT ...` to see how a query is cut into stages, and `EXPLAIN ANALYZE` to see
+/// what each task did. Workers must see the tables' files under the same paths.
+#[derive(Parser)]
+struct Args {
+    /// Where workers listen, such as http://127.0.0.1:50051.
+    #[arg(long, value_name = "URL", value_delimiter = ',', required = true)]
+    workers: Vec<String>,
+
+    /// A table, named as in SQL: a .parquet, .csv, .json or .arrow file, or a folder of Parquet files.
+    #[arg(long = "table", value_name = "NAME=PATH")]
+    tables: Vec<TableArg>,
+
+    /// A file of SQL.
+    #[arg(long, conflicts_with = "sql")]
+    file: Option<PathBuf>,
+
+    /// How to print answers.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+
+    /// One or more statements, with semicolons between; without it and --file, from stdin.
+    sql: Option<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Table,
+    Csv,
+    Json,
+}
+
+#[derive(Clone)]
+struct TableArg {
+    name: String,
+    path: String,
+}
+
+impl FromStr for TableArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok(Self {
+                name: name.into(),
+                path: path.into(),
+            }),
+            _ => Err("a table is given as NAME=PATH".into()),
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() {
+    cli::init_logging(LevelFilter::WARN);
+    if let Err(error) = run(Args::parse()).await {
+        eprintln!("error: {}", cli::explain(&error));
+        std::process::exit(1);
+    }
+}
+
+async fn run(args: Args) -> Result<()> {
+    let state = SessionStateBuilder::new()
+        .with_default_features()
+        .with_flightpath(Coordinator::new(StaticWorkers::new(args.workers)?))
+        .build();
+    let ctx = SessionContext::new_with_state(state);
+    for table in &args.tables {
+        register(&ctx, table).await?;
+    }
+    let sql = match (args.sql, &args.file) {
+        (Some(sql), _) => sql,
+        (None, Some(file)) => std::fs::read_to_string(file)
+            .map_err(|error| exec_datafusion_err!("cannot read {}: {error}", file.display()))?,
+        (None, None) => from_stdin()?,
+    };
+    for statement in statements::split(&sql)? {
+        let planned = statements::plan(&ctx, statement).await?;
+        print(planned.plan.schema(), planned.collect().await?, args.format)?;
+    }
+    Ok(())
+}
+
+fn from_stdin() -> Result<String> {
+    let mut stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        eprintln!("reading SQL from the terminal, up to the end of input (Ctrl-D)");
+    }
+    let mut sql = String::new();
+    stdin.read_to_string(&mut sql)?;
+    Ok(sql)
+}
+
+async fn register(ctx: &SessionContext, table: &TableArg) -> Result<()> {
+    let TableArg { name, path } = table;
+    let file = Path::new(path);
+    if !file.exists() {
+        return Err(exec_datafusion_err!("table {name}: {path} does not exist"));
+    }
+    let extension = file.extension().and_then(|extension| extension.to_str());
+    let registered = match extension.map(str::to_ascii_lowercase).as_deref() {
+        Some("parquet") => register_parquet(ctx, name, file).await,
+        _ if file.is_dir() => register_parquet(ctx, name, file).await,
+        Some("csv") => ctx.register_csv(name, path, CsvReadOptions::new()).await,
+        Some("json" | "ndjson" | "jsonl") => {
+            let options = JsonReadOptions::default().file_extension(extension.unwrap_or_default());
+            ctx.register_json(name, path, options).await
+        }
+        Some("arrow") => {
+            ctx.register_arrow(name, path, ArrowReadOptions::default())
+                .await
+        }
+        _ => Err(exec_datafusion_err!(
+            "{path} is neither .parquet, .csv, .json nor .arrow"
+        )),
+    };
+    registered.map_err(|error| error.context(format!("table {name}")))
+}
+
+/// Statements without columns, such as CREATE VIEW, print nothing.
+fn print(schema: SchemaRef, mut batches: Vec<RecordBatch>, format: Format) -> Result<()> {
+    if schema.fields().is_empty() {
+        return Ok(());
+    }
+    // Headers are there even if no row is.
+    batches.insert(0, RecordBatch::new_empty(schema));
+    let mut out = std::io::stdout().lock();
+    match format {
+        Format::Table => writeln!(out, "{}", pretty_format_batches(&batches)?)?,
+        Format::Csv => {
+            let mut writer = csv::Writer::new(&mut out);
+            batches.iter().try_for_each(|batch| writer.write(batch))?;
+        }
+        Format::Json => {
+            let builder = json::WriterBuilder::new().with_explicit_nulls(true);
+            let mut writer = builder.build::<_, json::writer::JsonArray>(&mut out);
+            batches.iter().try_for_each(|batch| writer.write(batch))?;
+            writer.finish()?;
+            writeln!(out)?;
+        }
+    }
+    Ok(())
+}

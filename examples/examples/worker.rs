@@ -1,0 +1,82 @@
+//! A worker in a process of its own; start as many as there are machines.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::Parser;
+use datafusion::common::Result;
+use flightpath_core::{Worker, WorkerServer};
+use flightpath_testkit::cli;
+use tracing_subscriber::filter::LevelFilter;
+
+/// Runs tasks of distributed queries until it is told to stop (SIGTERM or Ctrl-C).
+#[derive(Parser)]
+struct Args {
+    /// Where to listen; port 0 takes any that is free.
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:50051")]
+    listen: SocketAddr,
+
+    /// Listen beyond this machine. Whoever reaches the port can then run any plan, and so read any
+    /// file that this process can: do so only in a network that you trust.
+    #[arg(long)]
+    insecure: bool,
+
+    /// Seconds that running queries have to end once it is told to stop; then they are cancelled.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    grace_seconds: u64,
+}
+
+#[tokio::main]
+async fn main() {
+    cli::init_logging(LevelFilter::WARN);
+    if let Err(error) = run(Args::parse()).await {
+        eprintln!("error: {}", cli::explain(&error));
+        std::process::exit(1);
+    }
+}
+
+async fn run(args: Args) -> Result<()> {
+    // Asked for before anything is said to listen: from then on a signal is never lost.
+    let stop = stop_signal()?;
+    let worker = Worker::builder().build();
+    let server = WorkerServer::bind(args.listen, worker, args.insecure).await?;
+    println!("listening on {}", server.url());
+
+    let signal = stop.await;
+    println!(
+        "{signal}: no new queries, up to {} s for those that run",
+        args.grace_seconds
+    );
+    let grace = Duration::from_secs(args.grace_seconds);
+    let summary = server.shutdown(grace).await?;
+    println!(
+        "stopped: {} queries finished, {} cancelled",
+        summary.finished, summary.cancelled
+    );
+    Ok(())
+}
+
+/// Ends with the name of the signal that came.
+#[cfg(unix)]
+fn stop_signal() -> Result<impl Future<Output = &'static str>> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        }
+    })
+}
+
+/// Ends with the name of the signal that came.
+#[cfg(windows)]
+fn stop_signal() -> Result<impl Future<Output = &'static str>> {
+    let mut interrupt = tokio::signal::windows::ctrl_c()?;
+    Ok(async move {
+        interrupt.recv().await;
+        "Ctrl-C"
+    })
+}
