@@ -7,6 +7,7 @@ mod big_rows;
 mod compression;
 mod foreign_flight_client;
 mod hooks;
+mod inline_tables;
 mod local_exchange;
 mod many_files;
 mod many_queries;
