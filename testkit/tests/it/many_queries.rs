@@ -15,8 +15,8 @@ use crate::fixture::{Flight, config, eventually, local, register, rows, run, wit
 
 const POOL_BYTES: usize = 256 << 20;
 
-fn pool() -> Arc<dyn MemoryPool> {
-    Arc::new(GreedyMemoryPool::new(POOL_BYTES))
+fn pool(bytes: usize) -> Arc<dyn MemoryPool> {
+    Arc::new(GreedyMemoryPool::new(bytes))
 }
 
 /// Workers that share a pool, so that one number says what all of them hold.
@@ -34,9 +34,17 @@ fn pooled(pool: &Arc<dyn MemoryPool>) -> impl Fn(WorkerBuilder) -> WorkerBuilder
 }
 
 fn session(cluster: &Cluster) -> SessionContext {
-    let ctx = cluster
-        .context_with(config(&[("datafusion.execution.target_partitions", "2")]))
-        .unwrap();
+    let settings = [
+        // A busy machine is not what is tested.
+        ("flightpath.connect_timeout", "100s"),
+        ("flightpath.worker_timeout", "100s"),
+        ("datafusion.execution.target_partitions", "2"),
+        (
+            "datafusion.execution.sort_spill_reservation_bytes",
+            "100000",
+        ),
+    ];
+    let ctx = cluster.context_with(config(&settings)).unwrap();
     register(&ctx, "a", rows(4, 500, 16));
     register(&ctx, "b", rows(4, 300, 16));
     ctx
@@ -66,7 +74,7 @@ async fn nothing_is_left(cluster: &Cluster, pool: &Arc<dyn MemoryPool>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_queries_at_once() {
     within(180, async {
-        let pool = pool();
+        let pool = pool(POOL_BYTES);
         let cluster = Cluster::start_with(4, pooled(&pool)).await.unwrap();
         let ctx = session(&cluster);
         let queries = (0..100).map(|number| {
@@ -92,7 +100,7 @@ async fn a_hundred_queries_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn three_hundred_queries_after_each_other() {
     within(180, async {
-        let pool = pool();
+        let pool = pool(POOL_BYTES);
         let cluster = Cluster::start_with(1, pooled(&pool)).await.unwrap();
         let ctx = session(&cluster);
         let runtime = tokio::runtime::Handle::current();
@@ -110,6 +118,33 @@ async fn three_hundred_queries_after_each_other() {
             runtime.metrics().num_alive_tasks() <= after_warming_up
         })
         .await;
+    })
+    .await;
+}
+
+/// A query that fails leaves dozens of streams at once, over connections that others use.
+#[tokio::test(flavor = "multi_thread")]
+async fn queries_that_fail_do_not_take_the_connections_of_others() {
+    within(180, async {
+        // Enough for some of the queries.
+        let pool = pool(2 << 20);
+        let cluster = Cluster::start_with(4, pooled(&pool)).await.unwrap();
+        let ctx = session(&cluster);
+        let queries = (0..100).map(|number| {
+            let ctx = ctx.clone();
+            tokio::spawn(async move { run(&ctx, &sql(number)).await.map(|_| ()) })
+        });
+        let mut failed = 0;
+        for answer in join_all(queries).await {
+            let Err(error) = answer.unwrap() else {
+                continue;
+            };
+            failed += 1;
+            let text = error.strip_backtrace();
+            assert!(text.contains("Failed to allocate"), "{text}");
+        }
+        assert!(failed > 0, "the pool was large enough for all");
+        nothing_is_left(&cluster, &pool).await;
     })
     .await;
 }
