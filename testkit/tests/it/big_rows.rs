@@ -8,7 +8,9 @@ use crate::fixture::{Ran, config, message, register, rows, run, value, within};
 /// to the task that has its group.
 async fn shuffled(bytes: usize, settings: &[(&str, &str)]) -> datafusion::common::Result<Ran> {
     let cluster = Cluster::start(2).await?;
-    let ctx = cluster.context_with(config(settings))?;
+    // Without optimization, 100 MB take their time to compress.
+    let patient = [("flightpath.worker_timeout", "100s")];
+    let ctx = cluster.context_with(config(&[&patient[..], settings].concat()))?;
     register(&ctx, "t", rows(2, 50, 8));
     let sql = format!(
         "SELECT concat(length(text), ' bytes in ', rows, ' rows') FROM ( \

@@ -53,7 +53,10 @@ async fn an_unknown_codec_says_what_was_expected() {
         let (_cluster, ctx) = with("lz4").await;
         let set = ctx.sql("SET flightpath.compression = 'snappy'").await;
         let text = message(set.map(|_| ()));
-        assert!(text.contains("flightpath.compression is none, lz4 or zstd, not \"snappy\""), "{text}");
+        assert!(
+            text.contains("flightpath.compression is none, lz4 or zstd, not \"snappy\""),
+            "{text}"
+        );
         run_as_local(&ctx, SQL).await;
     })
     .await;

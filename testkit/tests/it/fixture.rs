@@ -1,6 +1,8 @@
 //! What the tests share.
 
 use std::fmt::Debug;
+use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use flightpath_core::{DistributedExec, QueryReports, find_layer, local_reason};
 use flightpath_testkit::compare::same_rows;
 use futures::TryStreamExt;
+use parquet::arrow::ArrowWriter;
 use serde_json::Value;
 use tonic::transport::{Channel, Endpoint};
 
@@ -73,6 +76,15 @@ pub(crate) fn register(ctx: &SessionContext, name: &str, partitions: Vec<Vec<Rec
     let schema = partitions[0][0].schema();
     let table = MemTable::try_new(schema, partitions).unwrap();
     ctx.register_table(name, Arc::new(table)).unwrap();
+}
+
+pub(crate) fn write_parquet(path: &Path, batches: &[RecordBatch]) {
+    let file = File::create(path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batches[0].schema(), None).unwrap();
+    for batch in batches {
+        writer.write(batch).unwrap();
+    }
+    writer.close().unwrap();
 }
 
 /// The same session, with its tables, but without workers.

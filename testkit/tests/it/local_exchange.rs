@@ -105,7 +105,8 @@ async fn two_workers_use_both_ways_at_once() {
             let others: BTreeSet<_> = urls.iter().filter(|url| *url != own).cloned().collect();
             assert_eq!(*seen.dialled.lock().unwrap(), others);
             let opened = seen.opened.lock().unwrap();
-            let worker = |key: &TaskKey| reports.worker(key.stage, key.task).unwrap();
+            let worker =
+                |key: &TaskKey| reports.report(key.stage, key.task).unwrap().worker.clone();
             let (near, far): (Vec<TaskKey>, Vec<TaskKey>) =
                 opened.iter().partition(|key| worker(key) == *own);
             // Three shuffles of two partitions each, from one producer on either worker.

@@ -1,29 +1,19 @@
 //! Tables of many files and of many columns.
 
-use std::fs::File;
-use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch};
 use datafusion::prelude::ParquetReadOptions;
 use flightpath_testkit::Cluster;
-use parquet::arrow::ArrowWriter;
 
-use crate::fixture::{config, rows, run_as_local, value, within};
-
-fn write(path: &Path, batch: &RecordBatch) {
-    let file = File::create(path).unwrap();
-    let mut writer = ArrowWriter::try_new(file, batch.schema(), None).unwrap();
-    writer.write(batch).unwrap();
-    writer.close().unwrap();
-}
+use crate::fixture::{config, rows, run_as_local, value, within, write_parquet};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_of_1000_files() {
     within(180, async {
         let dir = tempfile::tempdir().unwrap();
         for (number, batches) in rows(1000, 3, 8).iter().enumerate() {
-            write(&dir.path().join(format!("{number}.parquet")), &batches[0]);
+            write_parquet(&dir.path().join(format!("{number}.parquet")), batches);
         }
         let cluster = Cluster::start(2).await.unwrap();
         let ctx = cluster.context().unwrap();
@@ -55,7 +45,7 @@ async fn a_table_of_2000_columns() {
                 (format!("c{column}"), Arc::new(values) as ArrayRef)
             });
             let batch = RecordBatch::try_from_iter(columns).unwrap();
-            write(&dir.path().join(format!("{file}.parquet")), &batch);
+            write_parquet(&dir.path().join(format!("{file}.parquet")), &[batch]);
         }
         let cluster = Cluster::start(2).await.unwrap();
         let ctx = cluster

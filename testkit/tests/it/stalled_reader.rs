@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use datafusion::arrow::compute::SortOptions;
-use datafusion::datasource::MemTable;
 use datafusion::physical_plan::{ExecutionPlanProperties, execute_stream};
-use datafusion::prelude::{SessionContext, col};
+use datafusion::prelude::SessionContext;
 use flightpath_testkit::Cluster;
 use futures::{StreamExt, TryStreamExt};
 
@@ -21,7 +20,6 @@ fn session(cluster: &Cluster) -> SessionContext {
         .context_with(config(&[
             ("flightpath.stream_buffer_bytes", "65536"),
             ("datafusion.execution.target_partitions", "4"),
-            ("datafusion.optimizer.prefer_existing_sort", "true"),
         ]))
         .unwrap();
     register(&ctx, "a", rows(8, 125, 64));
@@ -84,35 +82,6 @@ async fn a_reader_that_stops_holds_up_only_its_own_query() {
             read += batch.num_rows();
         }
         assert_eq!(read, 1_000_000);
-    })
-    .await;
-}
-
-/// Each producer has all rows of one group before any of the other, and each consumer merges what
-/// both producers have of one group: each waits for rows that come last in the producer that is
-/// held up by the other.
-#[tokio::test(flavor = "multi_thread")]
-async fn merges_that_wait_for_each_other_come_to_an_end() {
-    within(120, async {
-        let cluster = Cluster::start(2).await.unwrap();
-        let ctx = session(&cluster);
-        let parts = rows(2, 40_000, 64);
-        let schema = parts[0][0].schema();
-        let order = vec![col("k").sort(true, false)];
-        let table = MemTable::try_new(schema, parts)
-            .unwrap()
-            .with_sort_order(vec![order]);
-        ctx.register_table("sorted", Arc::new(table)).unwrap();
-        let sql = "SELECT k, s, CASE WHEN (k < 20000) = (k < 60000) THEN 1 ELSE 2 END AS side, \
-                   sum(g) OVER (PARTITION BY CASE WHEN k < 20000 OR k >= 60000 THEN 1 ELSE 2 END \
-                   ORDER BY k) FROM sorted";
-        let ran = run_as_local(&ctx, sql).await;
-        let text = ran.text();
-        assert!(
-            text.contains("NetworkShuffleExec") && text.contains("preserve_order=true"),
-            "{text}"
-        );
-        assert_eq!(count(&ran.rows), 80_000);
     })
     .await;
 }
