@@ -2,7 +2,7 @@
 
 use flightpath_testkit::Cluster;
 
-use crate::fixture::{Ran, config, message, register, rows, run, value, within};
+use crate::harness::{Ran, config, message, register, rows, run, value, within};
 
 /// Both producers have the same text of this many bytes, so one of the two must cross the network
 /// to the task that has its group.

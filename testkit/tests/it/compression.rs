@@ -3,7 +3,7 @@
 use datafusion::prelude::SessionContext;
 use flightpath_testkit::Cluster;
 
-use crate::fixture::{Ran, config, message, register, rows, run_as_local, within};
+use crate::harness::{Ran, config, message, register, rows, run_as_local, within};
 
 const SQL: &str = "SELECT s, count(*), sum(k) FROM t GROUP BY s";
 

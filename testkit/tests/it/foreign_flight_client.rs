@@ -13,7 +13,7 @@ use futures::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::fixture::{Flight, config, message, plan, register, reports, rows, within};
+use crate::harness::{Flight, config, message, plan, register, reports, rows, within};
 
 /// A query that waits for its reader: its 1,000,000 rows are more than all buffers hold.
 struct Waiting {

@@ -13,7 +13,7 @@ use tracing::{Subscriber, span};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::fixture::{config, register, reports, rows, run, run_as_local, within};
+use crate::harness::{config, register, reports, rows, run, run_as_local, within};
 
 const SQL: &str = "SELECT g, count(*), sum(k) FROM t GROUP BY g";
 
@@ -184,7 +184,7 @@ struct Seen {
 }
 
 #[derive(Clone, Default)]
-struct Spans(Arc<Mutex<BTreeMap<u64, Seen>>>);
+struct Spans(Arc<Mutex<Vec<(u64, Seen)>>>);
 
 impl Visit for Seen {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
@@ -212,11 +212,14 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
             ..Seen::default()
         };
         attributes.record(&mut seen);
-        self.0.lock().unwrap().insert(id.into_u64(), seen);
+        self.0.lock().unwrap().push((id.into_u64(), seen));
     }
 
     fn on_record(&self, id: &span::Id, values: &span::Record<'_>, _context: Context<'_, S>) {
-        if let Some(seen) = self.0.lock().unwrap().get_mut(&id.into_u64()) {
+        // Ids of closed spans are used again.
+        let mut spans = self.0.lock().unwrap();
+        let latest = spans.iter_mut().rev().find(|(of, _)| *of == id.into_u64());
+        if let Some((_, seen)) = latest {
             values.record(seen);
         }
     }
@@ -225,8 +228,8 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
 impl Spans {
     fn named(&self, name: &str) -> Vec<Seen> {
         let spans = self.0.lock().unwrap();
+        let spans = spans.iter().map(|(_, seen)| seen);
         spans
-            .values()
             .filter(|seen| seen.name == name)
             .cloned()
             .collect()

@@ -3,7 +3,7 @@
 use flightpath_core::local_reason;
 use flightpath_testkit::Cluster;
 
-use crate::fixture::{config, register, rows, run_as_local, within};
+use crate::harness::{config, register, rows, run_as_local, within};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn batches_cut_from_one_weigh_what_their_rows_weigh() {

@@ -11,7 +11,7 @@ use flightpath_core::{Connector, FlightpathConfig, Headers, Hooks, TaskKey, TcpC
 use flightpath_testkit::Cluster;
 use tonic::transport::Channel;
 
-use crate::fixture::{Ran, config, register, rows, run_as_local, within};
+use crate::harness::{Ran, config, register, rows, run_as_local, within};
 
 const SQL: &str = "SELECT a.g, count(*), sum(b.k) FROM a JOIN b ON a.k = b.k GROUP BY a.g";
 

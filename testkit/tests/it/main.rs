@@ -1,7 +1,7 @@
 //! The engine, from outside: real workers on loopback sockets, real queries.
 #![allow(clippy::unwrap_used)]
 
-mod fixture;
+mod harness;
 
 mod big_rows;
 mod compression;

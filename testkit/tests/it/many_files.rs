@@ -6,7 +6,7 @@ use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch};
 use datafusion::prelude::ParquetReadOptions;
 use flightpath_testkit::Cluster;
 
-use crate::fixture::{config, rows, run_as_local, value, within, write_parquet};
+use crate::harness::{config, rows, run_as_local, value, within, write_parquet};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_of_1000_files() {

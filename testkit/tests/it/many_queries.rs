@@ -11,7 +11,7 @@ use flightpath_testkit::Cluster;
 use flightpath_testkit::compare::same_rows;
 use futures::future::join_all;
 
-use crate::fixture::{Flight, config, eventually, local, register, rows, run, within};
+use crate::harness::{Flight, config, eventually, local, register, rows, run, within};
 
 const POOL_BYTES: usize = 256 << 20;
 

@@ -3,7 +3,7 @@
 use flightpath_testkit::Cluster;
 use tokio::runtime::Builder;
 
-use crate::fixture::{config, register, rows, run_as_local, within};
+use crate::harness::{config, register, rows, run_as_local, within};
 
 const SQL: &str = "SELECT a.g, count(*), sum(b.k), min(b.s) FROM a JOIN b ON a.k = b.k \
                    GROUP BY a.g ORDER BY a.g";

@@ -11,7 +11,7 @@ use flightpath_core::QueryReports;
 use flightpath_testkit::Cluster;
 use flightpath_testkit::compare::in_order;
 
-use crate::fixture::{config, register, rows, run_as_local, within};
+use crate::harness::{config, register, rows, run_as_local, within};
 
 /// The table weighs about 27 MB, so the half of each worker is some times this.
 const POOL_BYTES: usize = 6_000_000;

@@ -8,7 +8,7 @@ use datafusion::prelude::SessionContext;
 use flightpath_testkit::Cluster;
 use futures::{StreamExt, TryStreamExt};
 
-use crate::fixture::{
+use crate::harness::{
     Flight, config, count, eventually, plan, register, rows, run_as_local, within,
 };
 

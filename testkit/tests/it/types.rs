@@ -11,7 +11,7 @@ use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::prelude::SessionContext;
 use flightpath_testkit::Cluster;
 
-use crate::fixture::{Ran, config, local, register, run, run_as_local, value, within};
+use crate::harness::{Ran, config, local, register, run, run_as_local, value, within};
 
 const ROWS: usize = 40;
 
