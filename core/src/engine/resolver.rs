@@ -203,4 +203,5 @@ fn names_default_port(text: &str, url: &Url) -> bool {
 
 #[cfg(test)]
 #[path = "resolver_tests.rs"]
+#[allow(clippy::unwrap_used)]
 mod tests;

@@ -6,7 +6,8 @@
 //!
 //! What cannot be built again arrives as the closest thing:
 //!
-//! - `ExecutionJoin` as `Execution` with the same message;
+//! - `ExecutionJoin`, and `SQL` or `ParquetError` without this crate's feature for it, as `Execution`
+//!   with the same message;
 //! - what `External` and other boxes hold as an error with the same text and the same causes;
 //! - an [`io::Error`](std::io::Error) with its kind and text, without the number of the system;
 //! - an object store's error whose store or bad path is not known here as `Generic` with its text;
@@ -88,12 +89,33 @@ impl FromStr for Origin {
 /// Where an error first happened; `None` if no worker has been named.
 pub fn origin_of(error: &DataFusionError) -> Option<Origin> {
     links(error).fold(None, |innermost, link| {
-        let origin = match link.downcast_ref() {
+        let origin = match layer::as_datafusion(link) {
             Some(DataFusionError::Context(text, _)) => text.parse().ok(),
             _ => None,
         };
         origin.or(innermost)
     })
+}
+
+/// The name of the root's variant of [`DataFusionError`], for spans and metrics.
+pub(crate) fn kind_of(error: &DataFusionError) -> &'static str {
+    match error.find_root() {
+        DataFusionError::ArrowError(..) => "ArrowError",
+        #[cfg(feature = "parquet")]
+        DataFusionError::ParquetError(_) => "ParquetError",
+        DataFusionError::ObjectStore(_) => "ObjectStore",
+        DataFusionError::IoError(_) => "IoError",
+        DataFusionError::NotImplemented(_) => "NotImplemented",
+        DataFusionError::Internal(_) => "Internal",
+        DataFusionError::Plan(_) => "Plan",
+        DataFusionError::Configuration(_) => "Configuration",
+        DataFusionError::SchemaError(..) => "SchemaError",
+        DataFusionError::Execution(_) => "Execution",
+        DataFusionError::ExecutionJoin(_) => "ExecutionJoin",
+        DataFusionError::ResourcesExhausted(_) => "ResourcesExhausted",
+        DataFusionError::Substrait(_) => "Substrait",
+        _ => "External",
+    }
 }
 
 /// Says where an error happened, if nobody has yet: the first worker to meet it knows best.
@@ -174,4 +196,5 @@ pub(crate) fn decode_error(bytes: &[u8]) -> DataFusionError {
 
 #[cfg(test)]
 #[path = "error_tests.rs"]
+#[allow(clippy::unwrap_used)]
 mod tests;

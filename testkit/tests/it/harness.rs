@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Sessions over rows in memory, and workers as any Flight client sees them.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -21,12 +21,7 @@ use parquet::arrow::ArrowWriter;
 use serde_json::Value;
 use tonic::transport::{Channel, Endpoint};
 
-/// The future's output, or a failed test.
-pub(crate) async fn within<F: Future>(seconds: u64, future: F) -> F::Output {
-    tokio::time::timeout(Duration::from_secs(seconds), future)
-        .await
-        .unwrap_or_else(|_| panic!("not done within {seconds} s"))
-}
+pub(crate) use crate::fixture::within;
 
 /// Waits until `holds` says so, for at most 30 s.
 pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {

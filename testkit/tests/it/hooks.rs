@@ -229,10 +229,7 @@ impl Spans {
     fn named(&self, name: &str) -> Vec<Seen> {
         let spans = self.0.lock().unwrap();
         let spans = spans.iter().map(|(_, seen)| seen);
-        spans
-            .filter(|seen| seen.name == name)
-            .cloned()
-            .collect()
+        spans.filter(|seen| seen.name == name).cloned().collect()
     }
 }
 

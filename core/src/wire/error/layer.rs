@@ -91,13 +91,17 @@ pub(super) fn cause(source: Option<GenericError>) -> GenericError {
     source.unwrap_or_else(|| RemoteError::boxed("its cause did not arrive", None))
 }
 
+/// The error as one of DataFusion's, if it is: behind no pointer but the one that `find_root` knows.
+pub(super) fn as_datafusion<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a DataFusionError> {
+    let shared = || error.downcast_ref::<Arc<DataFusionError>>();
+    error
+        .downcast_ref()
+        .or_else(|| shared().map(|error| error.as_ref()))
+}
+
 /// The layer of an error; `None` if it only passes on what is below it.
 pub(super) fn describe(error: &(dyn Error + 'static), depth: usize) -> Option<Layer> {
-    if let Some(error) = error.downcast_ref::<DataFusionError>() {
-        return root::describe(error, depth);
-    }
-    // The one pointer that `find_root` looks through.
-    if let Some(error) = error.downcast_ref::<Arc<DataFusionError>>() {
+    if let Some(error) = as_datafusion(error) {
         return root::describe(error, depth);
     }
     let known = None

@@ -8,7 +8,7 @@ use super::layer::{Layer, RemoteError, cause};
 /// Names under which the stores of the `object_store` crate report their errors.
 ///
 /// A store's name is `&'static str` there, and must not be made from what a peer sends.
-const STORES: [&str; 10] = [
+const STORES: [&str; 11] = [
     "S3",
     "GCS",
     "MicrosoftAzure",
@@ -19,6 +19,7 @@ const STORES: [&str; 10] = [
     "Config",
     "URL",
     "ObjectStoreRegistry",
+    OTHER_STORE,
 ];
 
 /// Stands in the place of a store's name that is not among [`STORES`].

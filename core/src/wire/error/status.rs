@@ -146,3 +146,8 @@ fn cut(text: &str, limit: usize) -> String {
     let start = &text[..text.floor_char_boundary(limit)];
     format!("{}…", start.trim_end_matches('…'))
 }
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+#[allow(clippy::unwrap_used)]
+mod tests;
