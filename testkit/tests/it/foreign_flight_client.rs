@@ -172,7 +172,7 @@ async fn cancelling_a_query_ends_it_with_that_word() {
             assert!(again.is_err() || again.unwrap() == json!({"cancelled": 0}));
         }
         let text = message(waiting.end().await);
-        assert!(text.contains("cancelled by request"), "{text}");
+        assert!(text.contains("cancelled: a client asked for it"), "{text}");
         for worker in &mut waiting.workers {
             worker.idle().await;
         }
@@ -193,7 +193,7 @@ async fn cancelling_one_task_ends_its_query() {
         let text = message(waiting.end().await);
         let name = format!("{}.{}", task["stage"], task["task"]);
         assert!(
-            text.contains(&name) && text.contains("cancelled by request"),
+            text.contains(&name) && text.contains("cancelled: a client asked for it"),
             "{text}"
         );
         let (stage, number) = (

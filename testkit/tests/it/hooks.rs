@@ -237,6 +237,9 @@ impl Spans {
 #[tokio::test]
 async fn spans_say_what_ran_where() {
     let spans = Spans::default();
+    // With one subscriber alone, the thread that first comes by a span decides for all threads
+    // whether it is seen, and threads of other tests see none.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let subscriber = tracing_subscriber::registry().with(spans.clone());
     let _own = tracing::subscriber::set_default(subscriber);
     within(60, async {
