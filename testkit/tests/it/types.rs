@@ -85,7 +85,9 @@ fn union(mode: UnionMode) -> ArrayRef {
 
 /// One column of each kind, each but the key behind three rows that are sliced away.
 fn columns() -> RecordBatch {
-    let long = |row: usize| (row % 3 > 0).then(|| format!("a text too long to be inlined {row}"));
+    let long = |row: usize| {
+        (!row.is_multiple_of(3)).then(|| format!("a text too long to be inlined {row}"))
+    };
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("k", Arc::new(Int64Array::from_iter_values(0..ROWS as i64))),
         (
