@@ -1,26 +1,33 @@
 //! Every value that planning and execution use: `flightpath.*` in `SET` and `SHOW`.
 
-use datafusion::common::config::ConfigExtension;
-use datafusion::common::extensions_options;
+use std::any::Any;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
 
-extensions_options! {
+use datafusion::common::config::{
+    ConfigEntry, ConfigExtension, ConfigField, ExtensionOptions, Visit,
+};
+use datafusion::common::{DataFusionError, Result, config_err, config_namespace};
+
+config_namespace! {
     /// Settings of Flightpath, under the prefix `flightpath`.
     pub struct FlightpathConfig {
         /// Whether queries are distributed at all.
         pub enabled: bool, default = true
 
-        /// Tasks of a stage; 0 means one for each worker that the resolver knows.
+        /// Tasks of a stage. 0 means one for each worker that the resolver knows.
         pub tasks_per_stage: usize, default = 0
 
-        /// Rows of in-memory tables travel inside the plan, once each; above this many bytes
-        /// (32 MiB) the query stays local, since sending the table would cost more than it saves.
+        /// Largest in-memory table that travels inside plans, in bytes (32 MiB). With a larger one
+        /// the query stays local: sending the table would cost more than it saves.
         pub max_inline_bytes: usize, default = 33_554_432
 
         /// Largest encoded plan of one task, in bytes (64 MiB: a scan of 100,000 files fits).
         pub max_plan_bytes: usize, default = 67_108_864
 
         /// Largest message of a data stream, in bytes (1 GiB). Batches are cut by rows well below
-        /// it; only a single row that is larger meets it.
+        /// it, so only a single row that is larger meets it.
         pub max_message_bytes: usize, default = 1_073_741_824
 
         /// Bytes that a data stream may hold between its producer and a consumer that does not
@@ -28,19 +35,149 @@ extensions_options! {
         pub stream_buffer_bytes: usize, default = 1_048_576
 
         /// Compression of batches on the network: none, lz4 or zstd.
-        pub compression: String, default = "lz4".to_string()
+        pub compression: Compression, default = Compression::Lz4
 
-        /// Milliseconds to wait for a connection to a worker and its greeting (5 s).
-        pub connect_timeout_ms: u64, default = 5_000
+        /// How long to wait for a connection to a worker and its greeting, such as 500ms or 5s.
+        pub connect_timeout: Timeout, default = Timeout::seconds(5)
 
-        /// Milliseconds without any sign of life after which a worker counts as lost (10 s).
-        pub worker_timeout_ms: u64, default = 10_000
+        /// How long a worker may give no sign of life before it counts as lost.
+        pub worker_timeout: Timeout, default = Timeout::seconds(10)
 
-        /// Milliseconds to wait for the reports of tasks once the query itself has ended (5 s).
-        pub metrics_timeout_ms: u64, default = 5_000
+        /// How long to wait for the reports of tasks once the query itself has ended.
+        pub metrics_timeout: Timeout, default = Timeout::seconds(5)
     }
 }
 
 impl ConfigExtension for FlightpathConfig {
     const PREFIX: &'static str = "flightpath";
+}
+
+impl ExtensionOptions for FlightpathConfig {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        ConfigField::set(self, key, value)
+    }
+
+    /// With the prefix in each key, which is how `SHOW` looks for them.
+    fn entries(&self) -> Vec<ConfigEntry> {
+        let mut entries = Entries(vec![]);
+        self.visit(&mut entries, Self::PREFIX, "");
+        entries.0
+    }
+}
+
+struct Entries(Vec<ConfigEntry>);
+
+impl Visit for Entries {
+    fn some<V: fmt::Display>(&mut self, key: &str, value: V, description: &'static str) {
+        self.0.push(ConfigEntry {
+            key: key.to_string(),
+            value: Some(value.to_string()),
+            description,
+        });
+    }
+
+    fn none(&mut self, key: &str, description: &'static str) {
+        self.0.push(ConfigEntry {
+            key: key.to_string(),
+            value: None,
+            description,
+        });
+    }
+}
+
+/// How batches are compressed on the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// LZ4 frames.
+    #[default]
+    Lz4,
+    /// Zstandard.
+    Zstd,
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+        })
+    }
+}
+
+impl FromStr for Compression {
+    type Err = DataFusionError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text.to_ascii_lowercase().as_str() {
+            "none" => Ok(Self::None),
+            "lz4" => Ok(Self::Lz4),
+            "zstd" => Ok(Self::Zstd),
+            _ => config_err!("flightpath.compression is none, lz4 or zstd, not {text:?}"),
+        }
+    }
+}
+
+impl ConfigField for Compression {
+    fn visit<V: Visit>(&self, v: &mut V, key: &str, description: &'static str) {
+        v.some(key, self, description);
+    }
+
+    fn set(&mut self, _key: &str, value: &str) -> Result<()> {
+        *self = value.parse()?;
+        Ok(())
+    }
+}
+
+/// A length of time as a setting, written with its unit: `500ms`, `10s`, `2m`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timeout(pub Duration);
+
+impl Timeout {
+    /// This many seconds.
+    pub const fn seconds(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+}
+
+impl fmt::Display for Timeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        humantime::format_duration(self.0).fmt(f)
+    }
+}
+
+impl FromStr for Timeout {
+    type Err = DataFusionError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match humantime::parse_duration(text) {
+            Ok(duration) if !duration.is_zero() => Ok(Self(duration)),
+            _ => config_err!("expected a time above zero, such as 500ms or 10s, found {text:?}"),
+        }
+    }
+}
+
+impl ConfigField for Timeout {
+    fn visit<V: Visit>(&self, v: &mut V, key: &str, description: &'static str) {
+        v.some(key, self, description);
+    }
+
+    fn set(&mut self, _key: &str, value: &str) -> Result<()> {
+        *self = value.parse()?;
+        Ok(())
+    }
 }

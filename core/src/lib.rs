@@ -1,4 +1,81 @@
 //! Distributes Apache DataFusion queries over Arrow Flight as one flattened plan.
+//!
+//! A distributed plan is an ordinary DataFusion plan: stages are subtrees below network
+//! boundaries, so `EXPLAIN`, `EXPLAIN ANALYZE` and everything else that walks plans shows the whole
+//! query, with the metrics of every task on it.
+//!
+//! Going distributed is three calls: say where the workers are, put the planner on a session,
+//! serve a worker. A fourth gives the worker a session of its own, with functions, object stores
+//! and memory limits.
+//!
+//! ```
+//! use datafusion::execution::SessionStateBuilder;
+//! use datafusion::prelude::{CsvReadOptions, SessionContext};
+//! use flightpath_core::{
+//!     Coordinator, SessionStateBuilderExt, StaticWorkers, Worker, WorkerServer,
+//! };
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // On each worker; port 0 takes a free one.
+//! let session = SessionStateBuilder::new().with_default_features().build();
+//! let worker = Worker::builder().with_session_state(session).build();
+//! let server = WorkerServer::bind("127.0.0.1:0".parse()?, worker, false).await?;
+//!
+//! // On the coordinator.
+//! let workers = StaticWorkers::new([server.url().as_str()])?;
+//! let state = SessionStateBuilder::new()
+//!     .with_default_features()
+//!     .with_flightpath(Coordinator::new(workers))
+//!     .build();
+//! let ctx = SessionContext::new_with_state(state);
+//!
+//! # let dir = std::env::temp_dir().join(format!("flightpath-doc-{}", std::process::id()));
+//! # std::fs::create_dir_all(&dir)?;
+//! # for part in 0..2 {
+//! #     std::fs::write(dir.join(format!("{part}.csv")), "city,people\nUlm,1\nUlm,2\nBonn,3\n")?;
+//! # }
+//! ctx.register_csv("visits", dir.to_string_lossy(), CsvReadOptions::new()).await?;
+//! let totals = ctx
+//!     .sql("SELECT city, sum(people) AS people FROM visits GROUP BY city ORDER BY city")
+//!     .await?
+//!     .collect()
+//!     .await?;
+//! assert_eq!(totals[0].num_rows(), 2);
+//! # std::fs::remove_dir_all(&dir)?;
+//! # server.shutdown(std::time::Duration::from_secs(1)).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Words
+//!
+//! | word | what it is |
+//! |---|---|
+//! | coordinator | the session that plans a query and puts out its result |
+//! | worker | a Flight service that runs tasks; see [`Worker`] |
+//! | stage | a subtree that runs on workers, once per task; see [`Stage`] |
+//! | task | one run of a stage's plan, over its share of the data; see [`TaskKey`] |
+//! | boundary | where rows cross from one stage to the next; see [`NetworkBoundary`] |
+//! | report | what a task says of itself when it ends; see [`TaskReport`] |
+//!
+//! # Two floors
+//!
+//! [`model`] is what a distributed plan is made of, and knows no engine: boundaries, stages,
+//! reports, wrappers, visitors, display. [`engine`], [`planner`] and [`worker`] run it. What plugs
+//! in is written against the model and its [`Hooks`].
+//!
+//! # Settings
+//!
+//! Every value that planning and execution use is a setting under `flightpath.`, with `SET` and
+//! `SHOW`; see [`FlightpathConfig`].
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `parquet` | yes | scans of Parquet files run on workers |
+//! | `sql` | no | errors of the SQL parser come back from workers as what they were |
 
 pub mod config;
 pub mod engine;

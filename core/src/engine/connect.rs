@@ -2,7 +2,6 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow_flight::flight_service_client::FlightServiceClient;
 use async_trait::async_trait;
@@ -39,7 +38,7 @@ pub struct TcpConnector;
 #[async_trait]
 impl Connector for TcpConnector {
     async fn connect(&self, url: &str, config: &FlightpathConfig) -> Result<Channel> {
-        let timeout = config.connect_timeout();
+        let timeout = config.connect_timeout.0;
         let failed = |error: tonic::transport::Error| {
             DataFusionError::External(Box::new(error))
                 .context(format!("no connection to worker {url} within {timeout:?}"))
@@ -60,21 +59,6 @@ impl Connector for TcpConnector {
 }
 
 impl FlightpathConfig {
-    /// How long to wait for a connection.
-    pub fn connect_timeout(&self) -> Duration {
-        Duration::from_millis(self.connect_timeout_ms)
-    }
-
-    /// How long a worker may be silent.
-    pub fn worker_timeout(&self) -> Duration {
-        Duration::from_millis(self.worker_timeout_ms.max(1))
-    }
-
-    /// How long to wait for reports.
-    pub fn metrics_timeout(&self) -> Duration {
-        Duration::from_millis(self.metrics_timeout_ms)
-    }
-
     pub(crate) fn stream_window(&self) -> u32 {
         u32::try_from(self.stream_buffer_bytes)
             .unwrap_or(CONNECTION_WINDOW)

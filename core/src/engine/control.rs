@@ -48,7 +48,7 @@ impl Control {
     /// # Errors
     /// Names the worker, and what was found there.
     pub(crate) async fn open(url: &str, shared: Arc<Shared>) -> Result<Self> {
-        let timeout = shared.reader.config.connect_timeout();
+        let timeout = shared.reader.config.connect_timeout.0;
         match tokio::time::timeout(timeout, Self::greet(url, shared)).await {
             Ok(opened) => opened,
             Err(_) => Err(exec_datafusion_err!(
@@ -168,7 +168,7 @@ async fn read(
     shared: &Shared,
     waiting: &Waiting,
 ) -> Result<()> {
-    let timeout = shared.reader.config.worker_timeout();
+    let timeout = shared.reader.config.worker_timeout.0;
     loop {
         let message = tokio::time::timeout(timeout, next(&mut up, url))
             .await

@@ -299,7 +299,7 @@ impl Query {
 
     /// Ends the query on all workers and waits, for a bounded time, for what they have to report.
     pub(crate) async fn end(&self, how: DownKind) {
-        let timeout = self.shared.reader.config.metrics_timeout();
+        let timeout = self.shared.reader.config.metrics_timeout.0;
         let mut controls = self.controls.lock().await;
         let ended = join_all(controls.values().map(|control| async {
             // A worker that is gone has nothing to report.

@@ -17,16 +17,24 @@ pub(crate) fn collect(options: &ConfigOptions) -> Vec<Setting> {
         .into_iter()
         .map(|entry| (entry.key, entry.value))
         .collect();
-    options
+    let own = options
         .entries()
         .into_iter()
-        .filter(|entry| defaults.get(&entry.key) != Some(&entry.value))
-        .filter_map(|entry| {
-            Some(Setting {
-                key: entry.key,
-                value: entry.value?,
-            })
+        .filter(|entry| {
+            defaults
+                .get(&entry.key)
+                .is_some_and(|value| *value != entry.value)
         })
+        .map(|entry| (entry.key, entry.value));
+    // Most extensions leave the prefix out of their keys.
+    let extensions = options.extensions.iter().flat_map(|(prefix, extension)| {
+        extension.entries().into_iter().map(move |entry| {
+            let bare = entry.key.trim_start_matches(prefix).trim_start_matches('.');
+            (format!("{prefix}.{bare}"), entry.value)
+        })
+    });
+    own.chain(extensions)
+        .filter_map(|(key, value)| Some(Setting { key, value: value? }))
         .collect()
 }
 

@@ -22,6 +22,7 @@ use arrow_ipc::{CompressionType, MessageHeader, MetadataVersion, root_as_message
 use datafusion::common::{DataFusionError, Result, exec_err, internal_err, resources_err};
 
 use super::compact::{compact_batch, weigh_batch};
+use crate::config::Compression;
 
 /// Rows that go into one message weigh about this much (2 MiB): enough that the cost of a message
 /// does not show, little enough that many streams fit into memory and a consumer starts early.
@@ -36,15 +37,14 @@ const MAX_REPETITION: usize = 2;
 /// Padding between buffers. A gRPC message starts at any address, so more would gain nothing.
 const ALIGNMENT: usize = 8;
 
-/// The codec that `flightpath.compression` names.
-pub(crate) fn parse_compression(name: &str) -> Result<Option<CompressionType>> {
-    match name {
-        "none" => Ok(None),
-        "lz4" => Ok(Some(CompressionType::LZ4_FRAME)),
-        "zstd" => Ok(Some(CompressionType::ZSTD)),
-        other => Err(DataFusionError::Configuration(format!(
-            "flightpath.compression is '{other}', expected none, lz4 or zstd"
-        ))),
+impl Compression {
+    /// The codec of arrow-ipc.
+    pub(crate) fn codec(self) -> Option<CompressionType> {
+        match self {
+            Self::None => None,
+            Self::Lz4 => Some(CompressionType::LZ4_FRAME),
+            Self::Zstd => Some(CompressionType::ZSTD),
+        }
     }
 }
 

@@ -63,7 +63,7 @@ pub(crate) async fn serve(
             release: proto::RELEASE.to_string(),
         }))
         .await;
-    let mut signs = tokio::time::interval(query.config.worker_timeout() / SIGNS_PER_TIMEOUT);
+    let mut signs = tokio::time::interval(query.config.worker_timeout.0 / SIGNS_PER_TIMEOUT);
     signs.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let reason = loop {
         let message = tokio::select! {

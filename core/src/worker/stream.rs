@@ -18,7 +18,7 @@ use super::query::{Registry, WorkerQuery};
 use super::task::PartitionReader;
 use crate::engine::proto::{StreamHead, headers_to_proto};
 use crate::model::stage::TaskKey;
-use crate::wire::batch::{BatchEncoder, parse_compression};
+use crate::wire::batch::BatchEncoder;
 use crate::wire::compact::weigh_batch;
 use crate::wire::error::{named, to_status};
 
@@ -62,7 +62,7 @@ pub(crate) fn remote_stream(
     reader: PartitionReader,
     schema: SchemaRef,
 ) -> Result<impl Stream<Item = std::result::Result<FlightData, Status>> + use<>> {
-    let compression = parse_compression(&query.config.compression)?;
+    let compression = query.config.compression.codec();
     let mut encoder = BatchEncoder::new(schema, compression, query.config.max_message_bytes)?;
     let key = reader.task().key;
     let headers = reader

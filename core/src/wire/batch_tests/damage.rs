@@ -4,7 +4,7 @@ use arrow_ipc::CompressionType;
 use proptest::prelude::*;
 
 use super::*;
-use crate::wire::batch::parse_compression;
+use crate::config::Compression;
 
 #[test]
 fn a_batch_of_another_type_is_not_read_as_something_else() {
@@ -73,7 +73,7 @@ proptest! {
         codec in prop::sample::select(vec!["none", "lz4", "zstd"]),
     ) {
         let batch = every_type();
-        let codec = parse_compression(codec).unwrap();
+        let codec = codec.parse::<Compression>().unwrap().codec();
         let mut encoder = BatchEncoder::new(batch.schema(), codec, NO_LIMIT).unwrap();
         let mut messages = send(&mut encoder, &[batch]).unwrap();
         let message = which.index(messages.len());

@@ -4,7 +4,7 @@ use arrow_ipc::CompressionType;
 use proptest::prelude::*;
 
 use super::*;
-use crate::wire::batch::parse_compression;
+use crate::config::Compression;
 
 #[test]
 fn types_are_not_rewritten() {
@@ -150,7 +150,7 @@ proptest! {
         let batch = random_batch(&rows);
         let start = cut.0.index(rows.len() + 1);
         let batch = batch.slice(start, cut.1.index(rows.len() - start + 1));
-        let codec = parse_compression(codec).unwrap();
+        let codec = codec.parse::<Compression>().unwrap().codec();
         let mut encoder = BatchEncoder::new(batch.schema(), codec, limit).unwrap();
         let messages = send(&mut encoder, std::slice::from_ref(&batch)).unwrap();
         prop_assert!(heaviest(&messages[1..]) <= limit);

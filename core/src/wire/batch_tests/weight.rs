@@ -3,7 +3,7 @@
 use datafusion::common::DataFusionError;
 
 use super::*;
-use crate::wire::batch::parse_compression;
+use crate::config::Compression;
 
 #[test]
 fn a_dictionary_that_batches_share_is_sent_once() {
@@ -92,7 +92,7 @@ fn compression_shrinks_messages() {
     let batch = one_column(Int64Array::from_iter_values((0..10_000).map(|n| n % 10)));
     let plain = weight(&check(&batch));
     for name in ["lz4", "zstd"] {
-        let codec = parse_compression(name).unwrap();
+        let codec = name.parse::<Compression>().unwrap().codec();
         let mut encoder = BatchEncoder::new(batch.schema(), codec, NO_LIMIT).unwrap();
         let messages = send(&mut encoder, std::slice::from_ref(&batch)).unwrap();
         assert!(
@@ -106,8 +106,8 @@ fn compression_shrinks_messages() {
 
 #[test]
 fn unknown_compression_names_what_is_known() {
-    assert_eq!(parse_compression("none").unwrap(), None);
-    let error = parse_compression("gzip").unwrap_err();
+    assert_eq!("none".parse::<Compression>().unwrap().codec(), None);
+    let error = "gzip".parse::<Compression>().unwrap_err();
     assert!(matches!(error, DataFusionError::Configuration(_)));
     assert!(
         error
