@@ -20,12 +20,14 @@ use datafusion::physical_plan::{
 use futures::StreamExt;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use super::proto::DownKind;
 use super::query::Query;
 use crate::model::reports::QueryReports;
 use crate::planner::Parts;
+use crate::wire::error::kind_of;
 
 /// Runs a distributed plan: sends the stages below it to workers and puts out their result, in
 /// one partition. The nodes between it and the topmost boundaries run here, on the coordinator.
@@ -169,7 +171,12 @@ impl ExecutionPlan for DistributedExec {
         let span = tracing::info_span!(
             "query",
             db.system.name = "datafusion",
-            flightpath.query.id = tracing::field::Empty,
+            flightpath.query.id = Empty,
+            flightpath.stage.count = Empty,
+            flightpath.task.count = Empty,
+            flightpath.worker.count = Empty,
+            flightpath.retry.count = 0,
+            "error.type" = Empty,
         );
         let query = Query::new(&self.parts, &context, span.clone())?;
         if !span.is_disabled() {
@@ -277,6 +284,7 @@ impl Run {
             self.input = reset_plan_states(Arc::clone(&self.input))?;
         }
         self.parts.hooks.query_begins(query.id());
+        query.check_workers()?;
         let input = self.parts.hooks.wrap_plan(Arc::clone(&self.input), None)?;
         query.prepare(&input).await?;
         self.rows = Some(query.execute(&input, &self.context)?);
@@ -290,6 +298,9 @@ impl Run {
         result: std::result::Result<(), &DataFusionError>,
     ) {
         query.end(how).await;
+        if let Err(error) = result {
+            self.span.record("error.type", kind_of(error));
+        }
         self.parts.hooks.query_ends(query.id(), result);
         self.query = None;
         self.permit = None;

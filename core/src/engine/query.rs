@@ -2,23 +2,26 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::{join_all, try_join_all};
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tracing::Span;
+use tracing::field::Empty;
+use tracing::{Instrument, Span};
 
 use super::control::{Answer, Control};
 use super::exchange::{Routes, StreamReader};
-use super::proto::{self, DownKind, Empty, Route, Setting, headers_to_proto};
+use super::proto::{self, DownKind, Route, Setting, headers_to_proto};
 use super::settings;
 use crate::config::FlightpathConfig;
 use crate::model::boundary::{
-    Exchange, ExchangeHandle, ExchangeRequest, NetworkBoundaryExec, NetworkBoundaryExt,
+    BoundaryKind, Exchange, ExchangeHandle, ExchangeRequest, NetworkBoundaryExec,
+    NetworkBoundaryExt,
 };
 use crate::model::metric_codec::MetricCodecs;
 use crate::model::pairing::StageSlots;
@@ -59,7 +62,8 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 struct Running {
     tasks: usize,
-    reported: usize,
+    /// Of the tasks that have reported, and which they are.
+    durations: Vec<(Duration, usize)>,
     rows: u64,
     bytes: u64,
     /// Open until the last task has reported.
@@ -117,6 +121,17 @@ impl Query {
         self.shared.refusal.lock().clone()
     }
 
+    /// # Errors
+    /// If all the workers that there were at planning have gone; that counts as a refusal.
+    pub(crate) fn check_workers(&self) -> Result<()> {
+        if !self.workers.is_empty() {
+            return Ok(());
+        }
+        let refusal = "there are no workers any more";
+        *self.shared.refusal.lock() = Some(refusal.to_string());
+        exec_err!("{refusal}")
+    }
+
     /// Waits for something to go wrong anywhere.
     pub(crate) async fn failed(&self) -> DataFusionError {
         let mut failure = self.shared.failure.subscribe();
@@ -162,11 +177,11 @@ impl Query {
         let mut controls = self.controls.lock().await;
         let mut stages = BTreeMap::new();
         below(boundary, &mut stages);
-        let fresh: Vec<Stage> = {
+        let fresh: Vec<(Stage, BoundaryKind)> = {
             let sent = self.shared.stages.lock();
             let stages = stages.into_values();
             stages
-                .filter(|stage| !sent.contains_key(&stage.id))
+                .filter(|(stage, _)| !sent.contains_key(&stage.id))
                 .collect()
         };
         if fresh.is_empty() {
@@ -174,7 +189,7 @@ impl Query {
         }
         let routes = &self.shared.reader.routes;
         let mut urls = HashSet::new();
-        for stage in &fresh {
+        for (stage, _) in &fresh {
             let workers = self.assign(stage);
             urls.extend(workers.clone());
             routes.add(stage.id, workers);
@@ -186,9 +201,9 @@ impl Query {
         });
         controls.extend(try_join_all(opening).await?);
         let mut answers = vec![];
-        for stage in &fresh {
+        for (stage, kind) in &fresh {
             if subqueries == Subqueries::Values {
-                self.begin(stage);
+                self.begin(stage, *kind);
             }
             for task in 0..stage.tasks {
                 let (key, worker, message) = self.task(stage, task, subqueries)?;
@@ -223,16 +238,21 @@ impl Query {
             .collect()
     }
 
-    fn begin(&self, stage: &Stage) {
+    fn begin(&self, stage: &Stage, kind: BoundaryKind) {
         let span = tracing::info_span!(
             parent: &self.span,
             "stage",
-            otel.name = tracing::field::Empty,
-            flightpath.query.id = tracing::field::Empty,
+            otel.name = Empty,
+            flightpath.query.id = Empty,
             flightpath.stage.id = stage.id,
             flightpath.stage.task_count = stage.tasks,
-            flightpath.stage.output_rows = tracing::field::Empty,
-            flightpath.stage.output_bytes = tracing::field::Empty,
+            flightpath.boundary.kind = kind.as_str(),
+            flightpath.stage.output_rows = Empty,
+            flightpath.stage.output_bytes = Empty,
+            flightpath.stage.task_duration.min = Empty,
+            flightpath.stage.task_duration.median = Empty,
+            flightpath.stage.task_duration.max = Empty,
+            flightpath.stage.slowest_task = Empty,
         );
         if !span.is_disabled() {
             span.record("otel.name", format!("stage {}", stage.id));
@@ -240,7 +260,7 @@ impl Query {
         }
         let running = Running {
             tasks: stage.tasks,
-            reported: 0,
+            durations: vec![],
             rows: 0,
             bytes: 0,
             span: Some(span),
@@ -297,6 +317,19 @@ impl Query {
         Ok((key, worker, message))
     }
 
+    /// Records on the query's span what it came to.
+    fn describe(&self) {
+        if self.span.is_disabled() {
+            return;
+        }
+        let stages = self.shared.stages.lock();
+        let tasks: usize = stages.values().map(|stage| stage.tasks).sum();
+        self.span.record("flightpath.stage.count", stages.len());
+        self.span.record("flightpath.task.count", tasks);
+        self.span
+            .record("flightpath.worker.count", self.workers.len());
+    }
+
     /// Ends the query on all workers and waits, for a bounded time, for what they have to report.
     pub(crate) async fn end(&self, how: DownKind) {
         let timeout = self.shared.reader.config.metrics_timeout.0;
@@ -313,12 +346,13 @@ impl Query {
             }
         }
         controls.clear();
+        self.describe();
         self.shared.stages.lock().clear();
     }
 
     /// What to tell workers of a query that has all it wants.
     pub(crate) fn finish() -> DownKind {
-        DownKind::Finish(Empty {})
+        DownKind::Finish(proto::Empty {})
     }
 }
 
@@ -356,18 +390,43 @@ impl Shared {
 
     pub(crate) fn report(&self, report: TaskReport) {
         if let Some(stage) = self.stages.lock().get_mut(&report.key.stage) {
-            stage.reported += 1;
-            stage.rows += report.output_rows;
-            stage.bytes += report.output_bytes;
-            if stage.reported == stage.tasks
-                && let Some(span) = stage.span.take()
-            {
-                span.record("flightpath.stage.output_rows", stage.rows);
-                span.record("flightpath.stage.output_bytes", stage.bytes);
-            }
+            stage.reported(&report);
         }
         self.reader.hooks.task_reports(&report);
         self.reports.record(report);
+    }
+}
+
+impl Running {
+    /// Takes the report of a task in; with the last one the stage's span ends.
+    fn reported(&mut self, report: &TaskReport) {
+        self.durations.push((report.duration, report.key.task));
+        self.rows += report.output_rows;
+        self.bytes += report.output_bytes;
+        if self.durations.len() < self.tasks {
+            return;
+        }
+        let Some(span) = self.span.take() else { return };
+        span.record("flightpath.stage.output_rows", self.rows);
+        span.record("flightpath.stage.output_bytes", self.bytes);
+        self.durations.sort_unstable();
+        let named = [
+            ("flightpath.stage.task_duration.min", 0),
+            (
+                "flightpath.stage.task_duration.median",
+                self.durations.len() / 2,
+            ),
+            (
+                "flightpath.stage.task_duration.max",
+                self.durations.len() - 1,
+            ),
+        ];
+        for (name, index) in named {
+            span.record(name, self.durations[index].0.as_secs_f64());
+        }
+        if let Some((_, slowest)) = self.durations.last() {
+            span.record("flightpath.stage.slowest_task", *slowest);
+        }
     }
 }
 
@@ -383,7 +442,7 @@ fn find_topmost<'a>(plan: &'a Arc<dyn ExecutionPlan>, found: &mut Vec<&'a Networ
 }
 
 /// The stage that `boundary` reads, and all below it.
-fn below(boundary: &NetworkBoundaryExec, stages: &mut BTreeMap<usize, Stage>) {
+fn below(boundary: &NetworkBoundaryExec, stages: &mut BTreeMap<usize, (Stage, BoundaryKind)>) {
     let Some(stage) = boundary.stage() else {
         return;
     };
@@ -392,7 +451,7 @@ fn below(boundary: &NetworkBoundaryExec, stages: &mut BTreeMap<usize, Stage>) {
     for input in inputs {
         below(input, stages);
     }
-    stages.insert(stage.id, stage);
+    stages.insert(stage.id, (stage, boundary.boundary().kind()));
 }
 
 /// Reads streams for the coordinator's part of a query.
@@ -405,6 +464,11 @@ impl Exchange for Coordinating {
     }
 
     async fn prepare(&self, boundary: &NetworkBoundaryExec) -> Result<()> {
-        self.0.send(boundary, Subqueries::Values).await
+        // A reader that leaves in the middle must not leave a stage half sent.
+        let (query, boundary) = (Arc::clone(&self.0), boundary.clone());
+        let sending = async move { query.send(&boundary, Subqueries::Values).await };
+        tokio::spawn(sending.in_current_span())
+            .await
+            .map_err(|stopped| exec_datafusion_err!("sending a stage was stopped: {stopped}"))?
     }
 }

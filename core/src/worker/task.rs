@@ -357,7 +357,7 @@ impl PartitionReader {
                 self.end(Outcome::Dropped);
                 let over = self.task.state.lock().over.clone();
                 let reason = over.unwrap_or_else(|| "it was cut off".to_string());
-                Some(exec_err!("task {} was cancelled: {reason}", self.task.key))
+                Some(exec_err!("the task was cancelled: {reason}"))
             }
         }
     }
