@@ -95,7 +95,10 @@ async fn anybody_can_cancel_a_query_on_a_worker() {
             answers.try_collect::<Vec<_>>().await.unwrap();
         }
         let error = rows.try_collect::<Vec<_>>().await.unwrap_err().to_string();
-        assert!(error.contains("cancelled: a client asked for it"), "{error}");
+        assert!(
+            error.contains("cancelled: a client asked for it"),
+            "{error}"
+        );
         until("no worker has a task left", async || {
             tasks(&setup).await.is_empty()
         })
