@@ -26,7 +26,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// # #[tokio::main]
 /// # async fn main() -> datafusion::common::Result<()> {
 /// let cluster = Cluster::start(2).await?;
-/// let ctx = cluster.context();
+/// let ctx = cluster.context()?;
 /// ctx.sql("SELECT 1").await?.show().await?;
 /// cluster.stop().await
 /// # }
