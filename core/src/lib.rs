@@ -86,7 +86,7 @@ pub mod worker;
 
 pub use config::{Compression, FlightpathConfig, Timeout};
 pub use engine::connect::{Connector, TcpConnector};
-pub use engine::distributed::DistributedExec;
+pub use engine::distributed::{DistributedExec, QuerySpan, query_span};
 pub use engine::resolver::{DnsWorkers, StaticWorkers, WorkerResolver};
 pub use model::boundary::{
     BoundaryEdit, BoundaryKind, ExchangeShape, NetworkBoundary, NetworkBoundaryExec,
@@ -98,6 +98,7 @@ pub use model::hooks::{Headers, Hooks, NoHooks};
 pub use model::isolator::PartitionIsolatorExec;
 pub use model::metric_codec::{EncodedMetric, MetricCodec, MetricCodecs, OpaqueMetricValue};
 pub use model::metrics_wrapper::MetricsWrapperExec;
+pub use model::outcome::error_type;
 pub use model::pairing::{StageSlots, wrap_stages};
 pub use model::report::{NodeReport, TaskReport, TaskStatus};
 pub use model::reports::{MissingTask, PlannedTask, QueryReports, TaskCounts, TaskProgress};

@@ -24,6 +24,7 @@ use tracing::{Instrument, Span};
 
 use super::proto::DownKind;
 use super::query::Query;
+use crate::model::outcome::{error_type, record_failure};
 use crate::model::reports::QueryReports;
 use crate::planner::Parts;
 
@@ -38,6 +39,27 @@ pub struct DistributedExec {
     parts: Parts,
     properties: Arc<PlanProperties>,
     runs: Arc<Runs>,
+}
+
+/// An extension of a session config: the span that covers an execution, in place of one that
+/// [`DistributedExec`] opens. It should come from [`query_span`].
+#[derive(Clone, Debug)]
+pub struct QuerySpan(pub Span);
+
+/// Opens the span of a query, with the fields that its execution fills in.
+pub fn query_span() -> Span {
+    tracing::info_span!(
+        "query",
+        db.system.name = "datafusion",
+        db.query.text = tracing::field::Empty,
+        flightpath.query.id = tracing::field::Empty,
+        flightpath.stage.count = tracing::field::Empty,
+        flightpath.task.count = tracing::field::Empty,
+        flightpath.worker.count = tracing::field::Empty,
+        "error.type" = tracing::field::Empty,
+        otel.status_code = tracing::field::Empty,
+        otel.status_description = tracing::field::Empty,
+    )
 }
 
 /// The executions of one plan.
@@ -166,11 +188,8 @@ impl ExecutionPlan for DistributedExec {
             return internal_err!("DistributedExec has 1 partition, and {partition} is asked for");
         }
         let again = self.runs.used.swap(true, Ordering::AcqRel);
-        let span = tracing::info_span!(
-            "query",
-            db.system.name = "datafusion",
-            flightpath.query.id = tracing::field::Empty,
-        );
+        let given = context.session_config().get_extension::<QuerySpan>();
+        let span = given.map_or_else(query_span, |given| given.0.clone());
         let query = Query::new(&self.parts, &context, span.clone())?;
         if !span.is_disabled() {
             span.record("flightpath.query.id", tracing::field::display(query.id()));
@@ -239,6 +258,10 @@ impl Run {
                 self.end(&query, DownKind::Cancel(error.to_string()), Err(&error))
                     .await;
                 let Some(refusal) = refusal else {
+                    if !self.span.is_disabled() {
+                        let message = error.strip_backtrace();
+                        record_failure(&self.span, error_type(&error), &message);
+                    }
                     return Some(Err(error));
                 };
                 tracing::warn!("{refusal}; the query runs locally");

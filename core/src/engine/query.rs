@@ -21,8 +21,9 @@ use crate::model::boundary::{
     Exchange, ExchangeHandle, ExchangeRequest, NetworkBoundaryExec, NetworkBoundaryExt,
 };
 use crate::model::metric_codec::MetricCodecs;
+use crate::model::outcome::record_failure;
 use crate::model::pairing::StageSlots;
-use crate::model::report::TaskReport;
+use crate::model::report::{TaskReport, TaskStatus};
 use crate::model::reports::{PlannedTask, QueryReports, TaskProgress};
 use crate::model::stage::{QueryId, Stage, TaskKey};
 use crate::planner::Parts;
@@ -62,8 +63,46 @@ struct Running {
     reported: usize,
     rows: u64,
     bytes: u64,
+    /// In seconds, with the task, of those that ran.
+    durations: Vec<(f64, usize)>,
     /// Open until the last task has reported.
     span: Option<Span>,
+}
+
+impl Running {
+    /// Counts a task's report in; the last one closes the stage's span.
+    fn add(&mut self, report: &TaskReport) {
+        self.reported += 1;
+        self.rows += report.output_rows;
+        self.bytes += report.output_bytes;
+        if report.started.is_some() {
+            self.durations
+                .push((report.duration.as_secs_f64(), report.key.task));
+        }
+        if let (TaskStatus::Failed, Some(span)) = (report.status, &self.span) {
+            let message = report.error.as_deref().unwrap_or("a task failed");
+            record_failure(span, "task_failed", message);
+        }
+        if self.reported < self.tasks {
+            return;
+        }
+        let Some(span) = self.span.take() else {
+            return;
+        };
+        span.record("flightpath.stage.output_rows", self.rows);
+        span.record("flightpath.stage.output_bytes", self.bytes);
+        self.durations
+            .sort_by(|one, other| one.0.total_cmp(&other.0));
+        if let (Some(min), Some(max)) = (self.durations.first(), self.durations.last()) {
+            let median = self.durations[self.durations.len() / 2].0;
+            span.record("flightpath.stage.task_duration.min", min.0);
+            span.record("flightpath.stage.task_duration.median", median);
+            span.record("flightpath.stage.task_duration.max", max.0);
+            span.record("flightpath.stage.slowest_task", max.1);
+        }
+        // A span ends when it is left for the last time.
+        span.in_scope(|| {});
+    }
 }
 
 impl Query {
@@ -233,6 +272,13 @@ impl Query {
             flightpath.stage.task_count = stage.tasks,
             flightpath.stage.output_rows = tracing::field::Empty,
             flightpath.stage.output_bytes = tracing::field::Empty,
+            flightpath.stage.task_duration.min = tracing::field::Empty,
+            flightpath.stage.task_duration.median = tracing::field::Empty,
+            flightpath.stage.task_duration.max = tracing::field::Empty,
+            flightpath.stage.slowest_task = tracing::field::Empty,
+            "error.type" = tracing::field::Empty,
+            otel.status_code = tracing::field::Empty,
+            otel.status_description = tracing::field::Empty,
         );
         if !span.is_disabled() {
             span.record("otel.name", format!("stage {}", stage.id));
@@ -243,6 +289,7 @@ impl Query {
             reported: 0,
             rows: 0,
             bytes: 0,
+            durations: vec![],
             span: Some(span),
         };
         self.shared.stages.lock().insert(stage.id, running);
@@ -312,6 +359,13 @@ impl Query {
                 self.shared.reports.missing_because(missing.key, &reason);
             }
         }
+        if !self.span.is_disabled() {
+            let stages = self.shared.stages.lock();
+            let tasks: usize = stages.values().map(|stage| stage.tasks).sum();
+            self.span.record("flightpath.stage.count", stages.len());
+            self.span.record("flightpath.task.count", tasks);
+            self.span.record("flightpath.worker.count", controls.len());
+        }
         controls.clear();
         self.shared.stages.lock().clear();
     }
@@ -356,15 +410,7 @@ impl Shared {
 
     pub(crate) fn report(&self, report: TaskReport) {
         if let Some(stage) = self.stages.lock().get_mut(&report.key.stage) {
-            stage.reported += 1;
-            stage.rows += report.output_rows;
-            stage.bytes += report.output_bytes;
-            if stage.reported == stage.tasks
-                && let Some(span) = stage.span.take()
-            {
-                span.record("flightpath.stage.output_rows", stage.rows);
-                span.record("flightpath.stage.output_bytes", stage.bytes);
-            }
+            stage.add(&report);
         }
         self.reader.hooks.task_reports(&report);
         self.reports.record(report);

@@ -262,6 +262,9 @@ impl WorkerQuery {
             flightpath.task.status = tracing::field::Empty,
             flightpath.task.output_rows = tracing::field::Empty,
             flightpath.task.output_bytes = tracing::field::Empty,
+            "error.type" = tracing::field::Empty,
+            otel.status_code = tracing::field::Empty,
+            otel.status_description = tracing::field::Empty,
         );
         if !span.is_disabled() {
             span.record("flightpath.query.id", tracing::field::display(self.id));

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tracing::{Instrument, Span};
 
+use crate::model::outcome::{error_type, record_failure};
 use crate::model::report::{TaskReport, TaskStatus};
 use crate::model::stage::TaskKey;
 use crate::wire::metrics::node_reports;
@@ -255,12 +256,16 @@ impl Task {
         self.span.record("flightpath.task.status", status.as_str());
         self.span.record("flightpath.task.output_rows", rows);
         self.span.record("flightpath.task.output_bytes", bytes);
+        let error = state.error.as_ref().map(|error| error.strip_backtrace());
+        if let (Some(error), Some(message)) = (&state.error, &error) {
+            record_failure(&self.span, error_type(error), message);
+        }
         TaskReport {
             key: self.key,
             // The coordinator knows by which name it reached this worker.
             worker: String::new(),
             status,
-            error: state.error.as_ref().map(|error| error.strip_backtrace()),
+            error,
             started: state.started.map(|(at, _)| at),
             duration,
             output_rows: rows,
