@@ -21,7 +21,7 @@ use crate::model::boundary::{
     Exchange, ExchangeHandle, ExchangeRequest, NetworkBoundaryExec, NetworkBoundaryExt,
 };
 use crate::model::metric_codec::MetricCodecs;
-use crate::model::outcome::record_failure;
+use crate::model::outcome::{number, record_failure};
 use crate::model::pairing::StageSlots;
 use crate::model::report::{TaskReport, TaskStatus};
 use crate::model::reports::{PlannedTask, QueryReports, TaskProgress};
@@ -89,8 +89,8 @@ impl Running {
         let Some(span) = self.span.take() else {
             return;
         };
-        span.record("flightpath.stage.output_rows", self.rows);
-        span.record("flightpath.stage.output_bytes", self.bytes);
+        span.record("flightpath.stage.output_rows", number(self.rows));
+        span.record("flightpath.stage.output_bytes", number(self.bytes));
         self.durations
             .sort_by(|one, other| one.0.total_cmp(&other.0));
         if let (Some(min), Some(max)) = (self.durations.first(), self.durations.last()) {
@@ -98,7 +98,7 @@ impl Running {
             span.record("flightpath.stage.task_duration.min", min.0);
             span.record("flightpath.stage.task_duration.median", median);
             span.record("flightpath.stage.task_duration.max", max.0);
-            span.record("flightpath.stage.slowest_task", max.1);
+            span.record("flightpath.stage.slowest_task", number(max.1));
         }
         // A span ends when it is left for the last time.
         span.in_scope(|| {});
@@ -268,8 +268,8 @@ impl Query {
             "stage",
             otel.name = tracing::field::Empty,
             flightpath.query.id = tracing::field::Empty,
-            flightpath.stage.id = stage.id,
-            flightpath.stage.task_count = stage.tasks,
+            flightpath.stage.id = number(stage.id),
+            flightpath.stage.task_count = number(stage.tasks),
             flightpath.stage.output_rows = tracing::field::Empty,
             flightpath.stage.output_bytes = tracing::field::Empty,
             flightpath.stage.task_duration.min = tracing::field::Empty,
@@ -362,9 +362,11 @@ impl Query {
         if !self.span.is_disabled() {
             let stages = self.shared.stages.lock();
             let tasks: usize = stages.values().map(|stage| stage.tasks).sum();
-            self.span.record("flightpath.stage.count", stages.len());
-            self.span.record("flightpath.task.count", tasks);
-            self.span.record("flightpath.worker.count", controls.len());
+            self.span
+                .record("flightpath.stage.count", number(stages.len()));
+            self.span.record("flightpath.task.count", number(tasks));
+            self.span
+                .record("flightpath.worker.count", number(controls.len()));
         }
         controls.clear();
         self.shared.stages.lock().clear();

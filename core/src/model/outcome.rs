@@ -1,4 +1,4 @@
-//! How a failure shows on a span.
+//! How numbers and failures show on spans.
 
 use datafusion::common::DataFusionError;
 use tracing::Span;
@@ -30,6 +30,12 @@ pub fn error_type(error: &DataFusionError) -> &'static str {
         #[allow(unreachable_patterns)]
         _ => "Other",
     }
+}
+
+/// A number for a span. OpenTelemetry's are signed, and tracing-opentelemetry turns what is
+/// unsigned into text.
+pub(crate) fn number(value: impl TryInto<i64>) -> i64 {
+    value.try_into().unwrap_or(i64::MAX)
 }
 
 /// Marks a span as failed. It must have been opened with the fields `error.type`,

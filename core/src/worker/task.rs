@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tracing::{Instrument, Span};
 
-use crate::model::outcome::{error_type, record_failure};
+use crate::model::outcome::{error_type, number, record_failure};
 use crate::model::report::{TaskReport, TaskStatus};
 use crate::model::stage::TaskKey;
 use crate::wire::metrics::node_reports;
@@ -254,8 +254,10 @@ impl Task {
             self.bytes.load(Ordering::Relaxed),
         );
         self.span.record("flightpath.task.status", status.as_str());
-        self.span.record("flightpath.task.output_rows", rows);
-        self.span.record("flightpath.task.output_bytes", bytes);
+        self.span
+            .record("flightpath.task.output_rows", number(rows));
+        self.span
+            .record("flightpath.task.output_bytes", number(bytes));
         let error = state.error.as_ref().map(|error| error.strip_backtrace());
         if let (Some(error), Some(message)) = (&state.error, &error) {
             record_failure(&self.span, error_type(error), message);
