@@ -1,0 +1,9 @@
+//! What the bridge does, on real clusters.
+
+#![allow(clippy::unwrap_used)]
+
+mod collector;
+mod export;
+mod support;
+mod traces;
+mod wrappers;
