@@ -2,6 +2,7 @@
 
 mod counts;
 mod settings;
+mod tree;
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,10 +10,12 @@ use std::time::Duration;
 
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use opentelemetry::KeyValue;
-use opentelemetry::trace::TracerProvider;
+use opentelemetry::trace::{TraceContextExt, TracerProvider};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{BatchSpanProcessor, SdkTracerProvider, TracerProviderBuilder};
+use opentelemetry_sdk::trace::{
+    BatchSpanProcessor, SdkTracerProvider, SpanExporter as SpanExport, TracerProviderBuilder,
+};
 use tokio::runtime::Runtime;
 use tracing::{Level, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -24,6 +27,7 @@ use tracing_subscriber::{Layer, fmt as log};
 pub use counts::ExportSummary;
 use counts::{CountedExporter, CountedProcessor, Counts};
 pub use settings::{OtlpSettings, Protocol, Role};
+pub use tree::SpanTree;
 
 /// A boundary's span links to each task that it reads; the SDK's default is 128.
 const MAX_LINKS: u32 = 1024;
@@ -61,8 +65,16 @@ pub fn init(role: Role) -> Result<Telemetry> {
     OtlpSettings::from_env(role)?.init()
 }
 
-fn init_with(settings: &OtlpSettings) -> Result<Telemetry> {
-    let telemetry = Telemetry::start(settings)?;
+/// Keeps the spans of this process in memory, and sets the global subscriber as [`init`] does.
+///
+/// # Errors
+/// If the program has set a subscriber already.
+pub fn init_tree() -> Result<(Telemetry, SpanTree)> {
+    let tree = SpanTree::default();
+    Ok((set_subscriber(Telemetry::collect(&tree))?, tree))
+}
+
+fn set_subscriber(telemetry: Telemetry) -> Result<Telemetry> {
     if !telemetry.is_exporting() {
         return Ok(telemetry);
     }
@@ -118,18 +130,15 @@ impl Telemetry {
             let context = format!("cannot send spans to {endpoint}");
             DataFusionError::External(error.into()).context(context)
         })?;
-        let counts = Arc::new(Counts::new(endpoint));
-        let exporter = CountedExporter::new(exporter, Arc::clone(&counts));
-        let batches = BatchSpanProcessor::builder(exporter).build();
-        let provider = limits(SdkTracerProvider::builder())
-            .with_resource(resource(settings))
-            .with_span_processor(CountedProcessor::new(batches, Arc::clone(&counts)))
-            .build();
-        Ok(Self(Some(Exporting {
-            provider,
-            counts,
-            runtime: Some(runtime),
-        })))
+        let resource = resource(settings.default_service_name());
+        let mut exporting = Exporting::new(exporter, endpoint, resource);
+        exporting.runtime = Some(runtime);
+        Ok(Self(Some(exporting)))
+    }
+
+    /// Starts to keep spans in memory, once [`layer`](Self::layer) is part of a subscriber.
+    pub fn collect(tree: &SpanTree) -> Self {
+        Self(Some(Exporting::new(tree.clone(), "memory", resource(None))))
     }
 
     /// Whether spans are sent anywhere.
@@ -193,6 +202,21 @@ impl Drop for Telemetry {
 }
 
 impl Exporting {
+    fn new(exporter: impl SpanExport + 'static, endpoint: &str, resource: Resource) -> Self {
+        let counts = Arc::new(Counts::new(endpoint));
+        let exporter = CountedExporter::new(exporter, Arc::clone(&counts));
+        let batches = BatchSpanProcessor::builder(exporter).build();
+        let provider = limits(SdkTracerProvider::builder())
+            .with_resource(resource)
+            .with_span_processor(CountedProcessor::new(batches, Arc::clone(&counts)))
+            .build();
+        Self {
+            provider,
+            counts,
+            runtime: None,
+        }
+    }
+
     fn end(mut self) -> ExportSummary {
         // What went wrong is counted.
         let _counted = self.provider.shutdown_with_timeout(FLUSH_TIMEOUT);
@@ -211,6 +235,14 @@ impl Exporting {
         }
         summary
     }
+}
+
+/// The id of the trace that a span is of, as 32 hexadecimal digits; `None` if it is of none, or
+/// not sampled.
+pub fn trace_id(span: &tracing::Span) -> Option<String> {
+    let context = tracing_opentelemetry::OpenTelemetrySpanExt::context(span);
+    let span = context.span().span_context().clone();
+    span.is_sampled().then(|| span.trace_id().to_string())
 }
 
 fn exporter(
@@ -234,14 +266,14 @@ fn limits(builder: TracerProviderBuilder) -> TracerProviderBuilder {
         .with_max_attributes_per_span(MAX_ATTRIBUTES)
 }
 
-fn resource(settings: &OtlpSettings) -> Resource {
+fn resource(service_name: Option<&'static str>) -> Resource {
     let mut attributes = vec![
         KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
         KeyValue::new("service.instance.id", uuid::Uuid::now_v7().to_string()),
         KeyValue::new("process.pid", i64::from(std::process::id())),
     ];
     // Where the environment names the service, the SDK reads it by itself.
-    if let Some(name) = settings.default_service_name() {
+    if let Some(name) = service_name {
         attributes.push(KeyValue::new("service.name", name));
     }
     Resource::builder().with_attributes(attributes).build()

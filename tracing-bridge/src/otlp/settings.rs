@@ -107,7 +107,7 @@ impl OtlpSettings {
     /// # Errors
     /// If the exporter cannot be built, or the program has set a subscriber.
     pub fn init(&self) -> Result<Telemetry> {
-        super::init_with(self)
+        super::set_subscriber(Telemetry::start(self)?)
     }
 
     /// Where spans are sent, if anywhere.
