@@ -4,6 +4,8 @@
 
 mod collector;
 mod export;
+mod hooks;
+mod sql;
 mod support;
 mod traces;
 mod wrappers;

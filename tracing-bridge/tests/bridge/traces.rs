@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::prelude::SessionContext;
 use datafusion_tracing::{InstrumentationOptions, instrument_with_info_spans};
-use flightpath_core::{StagedPlan, TaskKey};
+use flightpath_core::StagedPlan;
 use flightpath_testkit::Cluster;
 use flightpath_tracing_bridge::{TracedSql, TracingHooks};
 use futures::StreamExt;
@@ -15,21 +15,21 @@ use tracing::Instrument;
 use super::collector::{Trace, caller, collector, int, text};
 use super::support::{QUERY, answer, expected, session};
 
-fn hooks() -> Arc<TracingHooks> {
+pub(crate) fn hooks() -> Arc<TracingHooks> {
     Arc::new(TracingHooks::from_env().unwrap())
 }
 
-async fn traced_cluster(workers: usize) -> Cluster {
+pub(crate) async fn traced_cluster(workers: usize) -> Cluster {
     let configure = |builder: flightpath_core::WorkerBuilder| builder.with_hooks(hooks());
     Cluster::start_with(workers, configure).await.unwrap()
 }
 
-fn traced_session(cluster: &Cluster) -> SessionContext {
+pub(crate) fn traced_session(cluster: &Cluster) -> SessionContext {
     let coordinator = cluster.coordinator().unwrap().with_hooks(hooks());
     session(coordinator, vec![], vec![])
 }
 
-fn ended(trace: &Trace, root: &str) -> bool {
+pub(crate) fn ended(trace: &Trace, root: &str) -> bool {
     trace.orphans().is_empty() && !trace.named(root).is_empty() && {
         let tasks: i64 = trace
             .0
@@ -237,7 +237,7 @@ async fn a_failure_is_an_error_up_to_the_query() {
     );
 }
 
-fn is_error(span: &Span) -> bool {
+pub(crate) fn is_error(span: &Span) -> bool {
     span.status
         .as_ref()
         .is_some_and(|status| status.code() == StatusCode::Error)
@@ -259,48 +259,4 @@ async fn a_client_that_leaves_is_no_error() {
     let trace = collector.trace(id, |trace| ended(trace, "query")).await;
     assert!(!trace.0.iter().any(is_error), "{}", trace.draw());
     cluster.stop().await.unwrap();
-}
-
-/// The root is sampled or not elsewhere; here its decision is what counts.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_valid_parent_a_worker_traces_nothing() {
-    use flightpath_core::Hooks;
-
-    let _collector = collector();
-    let hooks = hooks();
-    let task = TaskKey {
-        query_id: flightpath_core::QueryId::new(),
-        stage: 1,
-        task: 0,
-        attempt: 0,
-    };
-    let parents: [(&str, bool); 4] = [
-        (
-            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-            true,
-        ),
-        (
-            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00",
-            false,
-        ),
-        ("00-xx-yy-01", false),
-        ("", false),
-    ];
-    for (parent, sampled) in parents {
-        let headers = vec![("traceparent".to_string(), parent.as_bytes().to_vec())];
-        let span = tracing::info_span!(parent: None, "task");
-        let span = hooks.task_span(span, &task, &headers);
-        let plan = Arc::new(datafusion::physical_plan::empty::EmptyExec::new(Arc::new(
-            datafusion::arrow::datatypes::Schema::empty(),
-        )));
-        let plan: Arc<dyn datafusion::physical_plan::ExecutionPlan> = plan;
-        let wrapped = span.in_scope(|| {
-            hooks
-                .wrap_plan(Arc::clone(&plan), Some((&task, &headers)))
-                .unwrap()
-        });
-        assert_eq!(!Arc::ptr_eq(&wrapped, &plan), sampled, "{parent}");
-        let answered = span.in_scope(|| hooks.stream_headers(&task));
-        assert_eq!(!answered.is_empty(), sampled, "{parent}");
-    }
 }
