@@ -98,7 +98,6 @@ pub use model::hooks::{Headers, Hooks, NoHooks};
 pub use model::isolator::PartitionIsolatorExec;
 pub use model::metric_codec::{EncodedMetric, MetricCodec, MetricCodecs, OpaqueMetricValue};
 pub use model::metrics_wrapper::MetricsWrapperExec;
-pub use model::outcome::error_type;
 pub use model::pairing::{StageSlots, wrap_stages};
 pub use model::report::{NodeReport, TaskReport, TaskStatus};
 pub use model::reports::{MissingTask, PlannedTask, QueryReports, TaskCounts, TaskProgress};
@@ -117,5 +116,5 @@ pub use planner::local::{LocalExec, local_reason};
 pub use planner::{
     BoundaryPlanner, Coordinator, DistributedRule, Exchanged, SessionStateBuilderExt,
 };
-pub use wire::error::{Origin, origin_of};
+pub use wire::error::{Origin, kind_of, origin_of};
 pub use worker::{ShutdownSummary, Worker, WorkerBuilder, WorkerServer};

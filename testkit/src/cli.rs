@@ -25,7 +25,7 @@ pub fn init_logging(level: LevelFilter) {
 }
 
 /// An error in one line for people: what was being done, then why it failed, without a backtrace
-/// and without "Execution error", which says nothing.
+/// and without kinds such as "Execution error" that say nothing.
 pub fn explain(error: &DataFusionError) -> String {
     match error {
         DataFusionError::Context(doing, cause) => format!("{doing}: {}", explain(cause)),
@@ -37,6 +37,7 @@ pub fn explain(error: &DataFusionError) -> String {
                 None => text.clone(),
             }
         }
+        DataFusionError::Configuration(text) => text.clone(),
         DataFusionError::SQL(cause, _) => cause.to_string(),
         DataFusionError::IoError(cause) => cause.to_string(),
         other => other.strip_backtrace(),

@@ -16,7 +16,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionContext;
 use flightpath_core::{
-    QuerySpan, TransparentWrapper, error_type, query_span, transparent_execution_plan,
+    QuerySpan, TransparentWrapper, kind_of, query_span, transparent_execution_plan,
 };
 use futures::StreamExt;
 use tracing::{Instrument, Span};
@@ -78,7 +78,7 @@ fn in_span(state: SessionState, span: &Span, planning: Span) -> SessionState {
 
 fn failed(span: &Span, error: &DataFusionError) {
     if !span.is_disabled() {
-        span.record("error.type", error_type(error));
+        span.record("error.type", kind_of(error));
         span.record("otel.status_code", "ERROR");
         span.record("otel.status_description", error.strip_backtrace());
     }

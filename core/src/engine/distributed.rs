@@ -20,13 +20,15 @@ use datafusion::physical_plan::{
 use futures::StreamExt;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use super::proto::DownKind;
 use super::query::Query;
-use crate::model::outcome::{error_type, record_failure};
+use crate::model::outcome::record_failure;
 use crate::model::reports::QueryReports;
 use crate::planner::Parts;
+use crate::wire::error::kind_of;
 
 /// Runs a distributed plan: sends the stages below it to workers and puts out their result, in
 /// one partition. The nodes between it and the topmost boundaries run here, on the coordinator.
@@ -51,14 +53,15 @@ pub fn query_span() -> Span {
     tracing::info_span!(
         "query",
         db.system.name = "datafusion",
-        db.query.text = tracing::field::Empty,
-        flightpath.query.id = tracing::field::Empty,
-        flightpath.stage.count = tracing::field::Empty,
-        flightpath.task.count = tracing::field::Empty,
-        flightpath.worker.count = tracing::field::Empty,
-        "error.type" = tracing::field::Empty,
-        otel.status_code = tracing::field::Empty,
-        otel.status_description = tracing::field::Empty,
+        db.query.text = Empty,
+        flightpath.query.id = Empty,
+        flightpath.stage.count = Empty,
+        flightpath.task.count = Empty,
+        flightpath.worker.count = Empty,
+        flightpath.retry.count = 0,
+        "error.type" = Empty,
+        otel.status_code = Empty,
+        otel.status_description = Empty,
     )
 }
 
@@ -260,7 +263,7 @@ impl Run {
                 let Some(refusal) = refusal else {
                     if !self.span.is_disabled() {
                         let message = error.strip_backtrace();
-                        record_failure(&self.span, error_type(&error), &message);
+                        record_failure(&self.span, kind_of(&error), &message);
                     }
                     return Some(Err(error));
                 };
@@ -300,6 +303,7 @@ impl Run {
             self.input = reset_plan_states(Arc::clone(&self.input))?;
         }
         self.parts.hooks.query_begins(query.id());
+        query.check_workers()?;
         let input = self.parts.hooks.wrap_plan(Arc::clone(&self.input), None)?;
         query.prepare(&input).await?;
         self.rows = Some(query.execute(&input, &self.context)?);

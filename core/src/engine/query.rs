@@ -2,23 +2,26 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::{join_all, try_join_all};
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tracing::Span;
+use tracing::field::Empty;
+use tracing::{Instrument, Span};
 
 use super::control::{Answer, Control};
 use super::exchange::{Routes, StreamReader};
-use super::proto::{self, DownKind, Empty, Route, Setting, headers_to_proto};
+use super::proto::{self, DownKind, Route, Setting, headers_to_proto};
 use super::settings;
 use crate::config::FlightpathConfig;
 use crate::model::boundary::{
-    Exchange, ExchangeHandle, ExchangeRequest, NetworkBoundaryExec, NetworkBoundaryExt,
+    BoundaryKind, Exchange, ExchangeHandle, ExchangeRequest, NetworkBoundaryExec,
+    NetworkBoundaryExt,
 };
 use crate::model::metric_codec::MetricCodecs;
 use crate::model::outcome::{number, record_failure};
@@ -60,49 +63,12 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 struct Running {
     tasks: usize,
-    reported: usize,
+    /// Of the tasks that have reported, and which they are.
+    durations: Vec<(Duration, usize)>,
     rows: u64,
     bytes: u64,
-    /// In seconds, with the task, of those that ran.
-    durations: Vec<(f64, usize)>,
     /// Open until the last task has reported.
     span: Option<Span>,
-}
-
-impl Running {
-    /// Counts a task's report in; the last one closes the stage's span.
-    fn add(&mut self, report: &TaskReport) {
-        self.reported += 1;
-        self.rows += report.output_rows;
-        self.bytes += report.output_bytes;
-        if report.started.is_some() {
-            self.durations
-                .push((report.duration.as_secs_f64(), report.key.task));
-        }
-        if let (TaskStatus::Failed, Some(span)) = (report.status, &self.span) {
-            let message = report.error.as_deref().unwrap_or("a task failed");
-            record_failure(span, "task_failed", message);
-        }
-        if self.reported < self.tasks {
-            return;
-        }
-        let Some(span) = self.span.take() else {
-            return;
-        };
-        span.record("flightpath.stage.output_rows", number(self.rows));
-        span.record("flightpath.stage.output_bytes", number(self.bytes));
-        self.durations
-            .sort_by(|one, other| one.0.total_cmp(&other.0));
-        if let (Some(min), Some(max)) = (self.durations.first(), self.durations.last()) {
-            let median = self.durations[self.durations.len() / 2].0;
-            span.record("flightpath.stage.task_duration.min", min.0);
-            span.record("flightpath.stage.task_duration.median", median);
-            span.record("flightpath.stage.task_duration.max", max.0);
-            span.record("flightpath.stage.slowest_task", number(max.1));
-        }
-        // A span ends when it is left for the last time.
-        span.in_scope(|| {});
-    }
 }
 
 impl Query {
@@ -156,6 +122,17 @@ impl Query {
         self.shared.refusal.lock().clone()
     }
 
+    /// # Errors
+    /// If all the workers that there were at planning have gone; that counts as a refusal.
+    pub(crate) fn check_workers(&self) -> Result<()> {
+        if !self.workers.is_empty() {
+            return Ok(());
+        }
+        let refusal = "there are no workers any more";
+        *self.shared.refusal.lock() = Some(refusal.to_string());
+        exec_err!("{refusal}")
+    }
+
     /// Waits for something to go wrong anywhere.
     pub(crate) async fn failed(&self) -> DataFusionError {
         let mut failure = self.shared.failure.subscribe();
@@ -201,11 +178,11 @@ impl Query {
         let mut controls = self.controls.lock().await;
         let mut stages = BTreeMap::new();
         below(boundary, &mut stages);
-        let fresh: Vec<Stage> = {
+        let fresh: Vec<(Stage, BoundaryKind)> = {
             let sent = self.shared.stages.lock();
             let stages = stages.into_values();
             stages
-                .filter(|stage| !sent.contains_key(&stage.id))
+                .filter(|(stage, _)| !sent.contains_key(&stage.id))
                 .collect()
         };
         if fresh.is_empty() {
@@ -213,7 +190,7 @@ impl Query {
         }
         let routes = &self.shared.reader.routes;
         let mut urls = HashSet::new();
-        for stage in &fresh {
+        for (stage, _) in &fresh {
             let workers = self.assign(stage);
             urls.extend(workers.clone());
             routes.add(stage.id, workers);
@@ -225,9 +202,9 @@ impl Query {
         });
         controls.extend(try_join_all(opening).await?);
         let mut answers = vec![];
-        for stage in &fresh {
+        for (stage, kind) in &fresh {
             if subqueries == Subqueries::Values {
-                self.begin(stage);
+                self.begin(stage, *kind);
             }
             for task in 0..stage.tasks {
                 let (key, worker, message) = self.task(stage, task, subqueries)?;
@@ -262,23 +239,24 @@ impl Query {
             .collect()
     }
 
-    fn begin(&self, stage: &Stage) {
+    fn begin(&self, stage: &Stage, kind: BoundaryKind) {
         let span = tracing::info_span!(
             parent: &self.span,
             "stage",
-            otel.name = tracing::field::Empty,
-            flightpath.query.id = tracing::field::Empty,
+            otel.name = Empty,
+            flightpath.query.id = Empty,
             flightpath.stage.id = number(stage.id),
             flightpath.stage.task_count = number(stage.tasks),
-            flightpath.stage.output_rows = tracing::field::Empty,
-            flightpath.stage.output_bytes = tracing::field::Empty,
-            flightpath.stage.task_duration.min = tracing::field::Empty,
-            flightpath.stage.task_duration.median = tracing::field::Empty,
-            flightpath.stage.task_duration.max = tracing::field::Empty,
-            flightpath.stage.slowest_task = tracing::field::Empty,
-            "error.type" = tracing::field::Empty,
-            otel.status_code = tracing::field::Empty,
-            otel.status_description = tracing::field::Empty,
+            flightpath.boundary.kind = kind.as_str(),
+            flightpath.stage.output_rows = Empty,
+            flightpath.stage.output_bytes = Empty,
+            flightpath.stage.task_duration.min = Empty,
+            flightpath.stage.task_duration.median = Empty,
+            flightpath.stage.task_duration.max = Empty,
+            flightpath.stage.slowest_task = Empty,
+            "error.type" = Empty,
+            otel.status_code = Empty,
+            otel.status_description = Empty,
         );
         if !span.is_disabled() {
             span.record("otel.name", format!("stage {}", stage.id));
@@ -286,10 +264,9 @@ impl Query {
         }
         let running = Running {
             tasks: stage.tasks,
-            reported: 0,
+            durations: vec![],
             rows: 0,
             bytes: 0,
-            durations: vec![],
             span: Some(span),
         };
         self.shared.stages.lock().insert(stage.id, running);
@@ -344,6 +321,20 @@ impl Query {
         Ok((key, worker, message))
     }
 
+    /// Records on the query's span what it came to.
+    fn describe(&self) {
+        if self.span.is_disabled() {
+            return;
+        }
+        let stages = self.shared.stages.lock();
+        let tasks: usize = stages.values().map(|stage| stage.tasks).sum();
+        self.span
+            .record("flightpath.stage.count", number(stages.len()));
+        self.span.record("flightpath.task.count", number(tasks));
+        self.span
+            .record("flightpath.worker.count", number(self.workers.len()));
+    }
+
     /// Ends the query on all workers and waits, for a bounded time, for what they have to report.
     pub(crate) async fn end(&self, how: DownKind) {
         let timeout = self.shared.reader.config.metrics_timeout.0;
@@ -359,22 +350,14 @@ impl Query {
                 self.shared.reports.missing_because(missing.key, &reason);
             }
         }
-        if !self.span.is_disabled() {
-            let stages = self.shared.stages.lock();
-            let tasks: usize = stages.values().map(|stage| stage.tasks).sum();
-            self.span
-                .record("flightpath.stage.count", number(stages.len()));
-            self.span.record("flightpath.task.count", number(tasks));
-            self.span
-                .record("flightpath.worker.count", number(controls.len()));
-        }
         controls.clear();
+        self.describe();
         self.shared.stages.lock().clear();
     }
 
     /// What to tell workers of a query that has all it wants.
     pub(crate) fn finish() -> DownKind {
-        DownKind::Finish(Empty {})
+        DownKind::Finish(proto::Empty {})
     }
 }
 
@@ -412,10 +395,49 @@ impl Shared {
 
     pub(crate) fn report(&self, report: TaskReport) {
         if let Some(stage) = self.stages.lock().get_mut(&report.key.stage) {
-            stage.add(&report);
+            stage.reported(&report);
         }
         self.reader.hooks.task_reports(&report);
         self.reports.record(report);
+    }
+}
+
+impl Running {
+    /// Takes the report of a task in; with the last one the stage's span ends.
+    fn reported(&mut self, report: &TaskReport) {
+        self.durations.push((report.duration, report.key.task));
+        self.rows += report.output_rows;
+        self.bytes += report.output_bytes;
+        if let (TaskStatus::Failed, Some(span)) = (report.status, &self.span) {
+            let message = report.error.as_deref().unwrap_or("a task failed");
+            record_failure(span, "task_failed", message);
+        }
+        if self.durations.len() < self.tasks {
+            return;
+        }
+        let Some(span) = self.span.take() else { return };
+        span.record("flightpath.stage.output_rows", number(self.rows));
+        span.record("flightpath.stage.output_bytes", number(self.bytes));
+        self.durations.sort_unstable();
+        let named = [
+            ("flightpath.stage.task_duration.min", 0),
+            (
+                "flightpath.stage.task_duration.median",
+                self.durations.len() / 2,
+            ),
+            (
+                "flightpath.stage.task_duration.max",
+                self.durations.len() - 1,
+            ),
+        ];
+        for (name, index) in named {
+            span.record(name, self.durations[index].0.as_secs_f64());
+        }
+        if let Some((_, slowest)) = self.durations.last() {
+            span.record("flightpath.stage.slowest_task", number(*slowest));
+        }
+        // A span ends when it is left for the last time.
+        span.in_scope(|| {});
     }
 }
 
@@ -431,7 +453,7 @@ fn find_topmost<'a>(plan: &'a Arc<dyn ExecutionPlan>, found: &mut Vec<&'a Networ
 }
 
 /// The stage that `boundary` reads, and all below it.
-fn below(boundary: &NetworkBoundaryExec, stages: &mut BTreeMap<usize, Stage>) {
+fn below(boundary: &NetworkBoundaryExec, stages: &mut BTreeMap<usize, (Stage, BoundaryKind)>) {
     let Some(stage) = boundary.stage() else {
         return;
     };
@@ -440,7 +462,7 @@ fn below(boundary: &NetworkBoundaryExec, stages: &mut BTreeMap<usize, Stage>) {
     for input in inputs {
         below(input, stages);
     }
-    stages.insert(stage.id, stage);
+    stages.insert(stage.id, (stage, boundary.boundary().kind()));
 }
 
 /// Reads streams for the coordinator's part of a query.
@@ -453,6 +475,11 @@ impl Exchange for Coordinating {
     }
 
     async fn prepare(&self, boundary: &NetworkBoundaryExec) -> Result<()> {
-        self.0.send(boundary, Subqueries::Values).await
+        // A reader that leaves in the middle must not leave a stage half sent.
+        let (query, boundary) = (Arc::clone(&self.0), boundary.clone());
+        let sending = async move { query.send(&boundary, Subqueries::Values).await };
+        tokio::spawn(sending.in_current_span())
+            .await
+            .map_err(|stopped| exec_datafusion_err!("sending a stage was stopped: {stopped}"))?
     }
 }

@@ -26,16 +26,22 @@ pub(crate) fn collect(options: &ConfigOptions) -> Vec<Setting> {
                 .is_some_and(|value| *value != entry.value)
         })
         .map(|entry| (entry.key, entry.value));
-    // Most extensions leave the prefix out of their keys.
     let extensions = options.extensions.iter().flat_map(|(prefix, extension)| {
-        extension.entries().into_iter().map(move |entry| {
-            let bare = entry.key.trim_start_matches(prefix).trim_start_matches('.');
-            (format!("{prefix}.{bare}"), entry.value)
-        })
+        let entries = extension.entries().into_iter();
+        entries.map(move |entry| (prefixed(prefix, entry.key), entry.value))
     });
     own.chain(extensions)
         .filter_map(|(key, value)| Some(Setting { key, value: value? }))
         .collect()
+}
+
+/// The key under which an option of an extension is set: most extensions leave the prefix out of
+/// the keys that they list.
+fn prefixed(prefix: &str, key: String) -> String {
+    match key.strip_prefix(prefix) {
+        Some(rest) if rest.starts_with('.') => key,
+        _ => format!("{prefix}.{key}"),
+    }
 }
 
 /// `context` with another config, for a task if `task_id` is given.

@@ -111,7 +111,9 @@ impl<'a> StageDisplay<'a> {
             let known = missing.iter().rev();
             let mut known = known.filter(|m| (m.key.stage, m.key.task) == (stage.id, task));
             match known.next() {
-                Some(missing) => format!("{name} · {} · {}", missing.reason, missing.worker),
+                Some(missing) => {
+                    format!("{name} · missing · {} · {}", missing.worker, missing.reason)
+                }
                 None => format!("{name} · not planned yet"),
             }
         });

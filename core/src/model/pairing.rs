@@ -106,8 +106,12 @@ fn wrap(
         Ok(wrapped)
     };
     let children = node.children().into_iter().map(&mut wrap_child);
-    let children = children.collect::<Result<_>>()?;
-    let node = replace_children_if_necessary(Arc::clone(node), children)?;
+    let children = children.collect::<Result<Vec<_>>>()?;
+    let node = match children.is_empty() {
+        // `replace_children_if_necessary` makes a new node of a leaf.
+        true => Arc::clone(node),
+        false => replace_children_if_necessary(Arc::clone(node), children)?,
+    };
     if !remote || find_layer::<MetricsWrapperExec>(node.as_ref()).is_some() {
         return Ok(node);
     }

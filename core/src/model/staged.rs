@@ -121,7 +121,7 @@ impl StageView {
     }
 
     /// The boundaries that this stage reads through.
-    pub fn inputs(&self) -> impl Iterator<Item = &BoundaryView> {
+    pub fn inputs(&self) -> impl DoubleEndedIterator<Item = &BoundaryView> {
         self.nodes.iter().filter_map(|node| node.boundary.as_ref())
     }
 }
@@ -149,7 +149,7 @@ impl StagedPlan {
     ) -> Result<Self> {
         let coordinator = StageView::coordinator(plan, detector);
         let mut remote = BTreeMap::<usize, StageView>::new();
-        let mut pending: Vec<_> = coordinator.inputs().cloned().collect();
+        let mut pending: Vec<_> = coordinator.inputs().rev().cloned().collect();
         while let Some(boundary) = pending.pop() {
             if boundary.stage == 0 {
                 return plan_err!(
@@ -161,7 +161,7 @@ impl StagedPlan {
                 Entry::Occupied(known) => check_same(known.get(), &boundary)?,
                 Entry::Vacant(entry) => {
                     let stage = entry.insert(StageView::remote(boundary, detector));
-                    pending.extend(stage.inputs().cloned());
+                    pending.extend(stage.inputs().rev().cloned());
                 }
             }
         }

@@ -215,8 +215,8 @@ impl Distributor<'_> {
                 });
             }
         }
-        let left = self.to_one(left, true)?;
-        let right = self.to_one(right, false)?;
+        let left = self.in_one_task(left, true)?;
+        let right = self.in_one_task(right, false)?;
         Ok(Part {
             place: Place::One.max(left.place).max(right.place),
             plan: with_children(node, vec![merged(left.plan)?, right.plan])?,
@@ -290,7 +290,7 @@ impl Distributor<'_> {
         } else {
             for input in inputs {
                 let settled = input.single || input.keys.is_some() || limited;
-                let part = self.to_one(input.part, settled)?;
+                let part = self.in_one_task(input.part, settled)?;
                 let part_place = match (part.place, settled) {
                     (Place::Few, true) => Place::One,
                     (place, _) => place,
@@ -325,7 +325,7 @@ impl Distributor<'_> {
     }
 
     /// In one task, with all partitions still side by side unless `merge`.
-    fn to_one(&mut self, part: Part, merge: bool) -> Result<Part> {
+    fn in_one_task(&mut self, part: Part, merge: bool) -> Result<Part> {
         match part.place {
             Place::Many => self.gather(part, merge),
             _ => Ok(part),

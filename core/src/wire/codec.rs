@@ -143,7 +143,7 @@ impl PhysicalExtensionCodec for Codec {
         let kind = if let Some(boundary) = node.as_network_boundary() {
             let encode =
                 |expr: &Arc<dyn PhysicalExpr>| converter.physical_expr_to_proto(expr, self);
-            NodeKind::Boundary(BoundaryNode::from_node(boundary, &encode)?)
+            NodeKind::Boundary(Box::new(BoundaryNode::from_node(boundary, &encode)?))
         } else if let Some(isolator) = node.downcast_ref::<PartitionIsolatorExec>() {
             NodeKind::Isolator(IsolatorNode {
                 tasks: isolator.tasks() as u64,
@@ -207,7 +207,7 @@ enum NodeKind {
     #[prost(bytes, tag = "1")]
     User(Vec<u8>),
     #[prost(message, tag = "2")]
-    Boundary(BoundaryNode),
+    Boundary(Box<BoundaryNode>),
     #[prost(message, tag = "3")]
     Isolator(IsolatorNode),
     #[prost(message, tag = "4")]

@@ -97,6 +97,27 @@ pub fn origin_of(error: &DataFusionError) -> Option<Origin> {
     })
 }
 
+/// The name of the root's variant of [`DataFusionError`], for spans and metrics.
+pub fn kind_of(error: &DataFusionError) -> &'static str {
+    match error.find_root() {
+        DataFusionError::ArrowError(..) => "ArrowError",
+        #[cfg(feature = "parquet")]
+        DataFusionError::ParquetError(_) => "ParquetError",
+        DataFusionError::ObjectStore(_) => "ObjectStore",
+        DataFusionError::IoError(_) => "IoError",
+        DataFusionError::NotImplemented(_) => "NotImplemented",
+        DataFusionError::Internal(_) => "Internal",
+        DataFusionError::Plan(_) => "Plan",
+        DataFusionError::Configuration(_) => "Configuration",
+        DataFusionError::SchemaError(..) => "SchemaError",
+        DataFusionError::Execution(_) => "Execution",
+        DataFusionError::ExecutionJoin(_) => "ExecutionJoin",
+        DataFusionError::ResourcesExhausted(_) => "ResourcesExhausted",
+        DataFusionError::Substrait(_) => "Substrait",
+        _ => "External",
+    }
+}
+
 /// Says where an error happened, if nobody has yet: the first worker to meet it knows best.
 pub(crate) fn named(error: DataFusionError, origin: &Origin) -> DataFusionError {
     match origin_of(&error) {

@@ -63,7 +63,7 @@ pub(crate) fn act(registry: &Registry, name: &str, body: &[u8]) -> Result<Value,
             if let Some((stage, task)) = wanted.one {
                 find(registry, wanted.query, stage, task)?;
             }
-            let cancelled = query.stop("cancelled by request", |key| {
+            let cancelled = query.stop("a client asked for it", |key| {
                 wanted
                     .one
                     .is_none_or(|(stage, task)| key.stage == stage && key.task == task)

@@ -105,10 +105,9 @@ impl WorkerServer {
         let _ = tokio::time::timeout(CLOSING, registry.idle()).await;
         // An error means that the server has stopped by itself.
         let _ = self.stop.send(());
-        match tokio::time::timeout(CLOSING, self.serving.join()).await {
-            Ok(Ok(served)) => served.map_err(|error| DataFusionError::External(error.into()))?,
-            // Connections that clients keep open, which end with the task.
-            Ok(Err(_)) | Err(_) => {}
+        // Connections that clients keep open end with the task, when the time is over.
+        if let Ok(Ok(served)) = tokio::time::timeout(CLOSING, self.serving.join()).await {
+            served.map_err(|error| DataFusionError::External(error.into()))?;
         }
         Ok(ShutdownSummary {
             finished: running.saturating_sub(cancelled),

@@ -15,9 +15,10 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tracing::{Instrument, Span};
 
-use crate::model::outcome::{error_type, number, record_failure};
+use crate::model::outcome::{number, record_failure};
 use crate::model::report::{TaskReport, TaskStatus};
 use crate::model::stage::TaskKey;
+use crate::wire::error::kind_of;
 use crate::wire::metrics::node_reports;
 use crate::wire::plan::caught;
 
@@ -260,7 +261,7 @@ impl Task {
             .record("flightpath.task.output_bytes", number(bytes));
         let error = state.error.as_ref().map(|error| error.strip_backtrace());
         if let (Some(error), Some(message)) = (&state.error, &error) {
-            record_failure(&self.span, error_type(error), message);
+            record_failure(&self.span, kind_of(error), message);
         }
         TaskReport {
             key: self.key,
@@ -364,7 +365,7 @@ impl PartitionReader {
                 self.end(Outcome::Dropped);
                 let over = self.task.state.lock().over.clone();
                 let reason = over.unwrap_or_else(|| "it was cut off".to_string());
-                Some(exec_err!("task {} was cancelled: {reason}", self.task.key))
+                Some(exec_err!("the task was cancelled: {reason}"))
             }
         }
     }

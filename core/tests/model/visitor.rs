@@ -120,7 +120,28 @@ fn visited(answers: Vec<(&'static str, TreeNodeRecursion)>) -> String {
 
 #[test]
 fn calls_come_in_the_documented_order() {
-    insta::assert_snapshot!(visited(vec![]), @"");
+    insta::assert_snapshot!(visited(vec![]), @r"
+    > stage 0
+    > 0 CoalescePartitionsExec
+    > 0 NetworkCoalesceExec
+    < 0 NetworkCoalesceExec
+    < 0 CoalescePartitionsExec
+    < stage 0
+    > stage 1
+    > task 1.0
+    > 1.0 CoalescePartitionsExec
+    > 1.0 DataSourceExec
+    < 1.0 DataSourceExec
+    < 1.0 CoalescePartitionsExec
+    < task 1.0
+    > task 1.1
+    > 1.1 CoalescePartitionsExec
+    > 1.1 DataSourceExec
+    < 1.1 DataSourceExec
+    < 1.1 CoalescePartitionsExec
+    < task 1.1
+    < stage 1
+    ");
 }
 
 #[test]
@@ -131,8 +152,26 @@ fn jump_skips_what_is_inside() {
         ("> task 1.0", Jump),
         ("> 1.1 CoalescePartitionsExec", Jump),
     ];
-    insta::assert_snapshot!(visited(answers), @"");
-    insta::assert_snapshot!(visited(vec![("> stage 1", Jump), ("> stage 0", Jump)]), @"");
+    insta::assert_snapshot!(visited(answers), @r"
+    > stage 0
+    > 0 CoalescePartitionsExec
+    < 0 CoalescePartitionsExec
+    < stage 0
+    > stage 1
+    > task 1.0
+    < task 1.0
+    > task 1.1
+    > 1.1 CoalescePartitionsExec
+    < 1.1 CoalescePartitionsExec
+    < task 1.1
+    < stage 1
+    ");
+    insta::assert_snapshot!(visited(vec![("> stage 1", Jump), ("> stage 0", Jump)]), @r"
+    > stage 0
+    < stage 0
+    > stage 1
+    < stage 1
+    ");
 }
 
 #[test]
@@ -202,11 +241,11 @@ fn two_plans_under_one_stage_id_are_an_error() {
     };
     let leaf = source();
     insta::assert_snapshot!(
-        conflict(coalesce(merge(leaf.clone()), 1, 2), coalesce(leaf.clone(), 1, 2)), @"");
-    insta::assert_snapshot!(conflict(coalesce(source(), 1, 2), coalesce(source(), 1, 2)), @"");
+        conflict(coalesce(merge(leaf.clone()), 1, 2), coalesce(leaf.clone(), 1, 2)), @"Error during planning: two different plans are named stage 1: CoalescePartitionsExec and DataSourceExec: partitions=1, partition_sizes=[1]");
+    insta::assert_snapshot!(conflict(coalesce(source(), 1, 2), coalesce(source(), 1, 2)), @"Error during planning: two different plans are named stage 1: DataSourceExec: partitions=1, partition_sizes=[1] and DataSourceExec: partitions=1, partition_sizes=[1]");
     insta::assert_snapshot!(
-        conflict(coalesce(leaf.clone(), 1, 2), coalesce(leaf.clone(), 1, 3)), @"");
-    insta::assert_snapshot!(conflict(coalesce(leaf.clone(), 0, 2), leaf.clone()), @"");
+        conflict(coalesce(leaf.clone(), 1, 2), coalesce(leaf.clone(), 1, 3)), @"Error during planning: stage 1 has 2 tasks in one place and 3 in another");
+    insta::assert_snapshot!(conflict(coalesce(leaf.clone(), 0, 2), leaf.clone()), @"Error during planning: NetworkCoalesceExec reads stage 0, which is what runs on the coordinator");
 }
 
 #[test]
@@ -230,7 +269,14 @@ fn nodes_come_with_what_they_measured_in_each_task() {
     visit_stages(&two_stages(), Some(&reports), &mut recorder).unwrap();
     let nodes = recorder.calls.into_iter();
     let stage_1: Vec<_> = nodes.filter(|call| call.starts_with("> 1.")).collect();
-    insta::assert_snapshot!(stage_1.join("\n"), @"");
+    insta::assert_snapshot!(stage_1.join("\n"), @r"
+    > 1.0 RepartitionExec 7 rows
+    > 1.0 DataSourceExec 7 rows
+    > 1.1 RepartitionExec
+    > 1.1 DataSourceExec
+    > 1.2 RepartitionExec
+    > 1.2 DataSourceExec
+    ");
 }
 
 /// Takes every `EmptyExec` for a boundary of another crate, over a plan that is no child of it.
@@ -256,5 +302,17 @@ fn boundaries_of_other_crates_take_part() {
     visit_stages_with(&plan, &Foreign(merge(source())), None, &mut recorder).unwrap();
     let calls = recorder.calls.iter().filter(|call| call.starts_with('>'));
     let calls: Vec<_> = calls.map(String::as_str).collect();
-    insta::assert_snapshot!(calls.join("\n"), @"");
+    insta::assert_snapshot!(calls.join("\n"), @r"
+    > stage 0
+    > 0 CoalescePartitionsExec
+    > 0 NetworkShuffleExec
+    > stage 3
+    > task 3.0
+    > 3.0 CoalescePartitionsExec
+    > 3.0 DataSourceExec
+    > stage 1
+    > task 1.0
+    > 1.0 RepartitionExec
+    > 1.0 EmptyExec
+    ");
 }

@@ -6,7 +6,7 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::metrics::{MetricValue, MetricsSet};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use flightpath_core::{NetworkBoundaryExec, NetworkBoundaryExt, error_type};
+use flightpath_core::{NetworkBoundaryExec, NetworkBoundaryExt, kind_of};
 use opentelemetry::trace::Status;
 use parking_lot::Mutex;
 use tracing::Span;
@@ -94,7 +94,7 @@ impl OperatorSpan {
         let mut state = self.state.lock();
         let Some(open) = &mut state.open else { return };
         if !std::mem::replace(&mut open.failed, true) {
-            open.span.set_attribute("error.type", error_type(error));
+            open.span.set_attribute("error.type", kind_of(error));
             open.span.set_status(Status::error(error.strip_backtrace()));
         }
     }

@@ -112,7 +112,7 @@ fn unknown_compression_names_what_is_known() {
     assert!(
         error
             .to_string()
-            .contains("'gzip', expected none, lz4 or zstd")
+            .contains("is none, lz4 or zstd, not \"gzip\"")
     );
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Parser;
 use datafusion::common::Result;
 use datafusion::prelude::SessionContext;
-use flightpath_testkit::{Cluster, cli, tables};
+use flightpath_testkit::{Cluster, cli, tables, tpch};
 use tracing_subscriber::filter::LevelFilter;
 
 use outcome::Outcome;
@@ -29,6 +29,10 @@ struct Args {
     /// Folder of tables: each *.parquet file, or folder of such files, is one.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
+
+    /// Make the tables of TPC-H at this scale in the data folder first, unless they are there.
+    #[arg(long, value_name = "SCALE")]
+    tpch: Option<f64>,
 
     /// In how many workers to run the queries, one count after the other.
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,7")]
@@ -65,6 +69,9 @@ async fn main() {
 /// Whether everything was as it should be.
 async fn verify(args: Args) -> Result<bool> {
     let queries = Query::read_all(&args.queries)?;
+    if let Some(scale) = args.tpch {
+        tpch::ensure(&args.data, scale, true)?;
+    }
     let limit = Duration::from_secs(args.timeout);
     if let Some(dir) = &args.answers {
         std::fs::create_dir_all(dir)?;

@@ -1,0 +1,106 @@
+use arrow_flight::{Action, FlightClient};
+use flightpath_core::TaskStatus;
+use futures::{StreamExt, TryStreamExt};
+use serde_json::{Value, json};
+use tonic::transport::Endpoint;
+
+use crate::fixture::{Setup, until, within};
+
+/// A billion rows: nobody waits for its end.
+const ENDLESS: &str = "SELECT a.id + b.id + c.id AS sum FROM sales a, sales b, sales c";
+
+async fn client(url: &str) -> FlightClient {
+    let endpoint = Endpoint::from_shared(url.to_string()).unwrap();
+    FlightClient::new(endpoint.connect().await.unwrap())
+}
+
+/// What the workers say of their tasks to anybody who asks.
+async fn tasks(setup: &Setup) -> Vec<Value> {
+    let mut states = vec![];
+    for url in setup.cluster.urls() {
+        let flights = client(&url).await.list_flights("").await.unwrap();
+        let flights: Vec<_> = flights.try_collect().await.unwrap();
+        let states_here = flights
+            .iter()
+            .map(|flight| serde_json::from_slice(&flight.app_metadata));
+        states.extend(states_here.map(|state| state.unwrap()));
+    }
+    states
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_stops_all_tasks() {
+    within(60, async {
+        let setup = Setup::new().await;
+        let planned = setup.plan(ENDLESS).await;
+        let mut rows = planned.stream();
+        assert!(rows.next().await.unwrap().unwrap().num_rows() > 0);
+        let running = tasks(&setup).await;
+        assert!(
+            running.iter().any(|task| task["status"] == "running"),
+            "{running:?}"
+        );
+
+        drop(rows);
+        until("no worker has a task left", async || {
+            tasks(&setup).await.is_empty()
+        })
+        .await;
+        let reports = planned.reports();
+        until("every task has reported", async || {
+            reports.missing().is_empty()
+        })
+        .await;
+        let counts = reports.counts();
+        assert_eq!(counts.failed, 0, "{counts:?}");
+        let all = reports.reports();
+        assert_eq!(all.len(), running.len());
+        let cut = all
+            .iter()
+            .find(|report| report.status == TaskStatus::Cancelled)
+            .unwrap();
+        let metrics = cut
+            .nodes
+            .iter()
+            .filter_map(|node| node.metrics.output_rows());
+        assert!(metrics.sum::<usize>() > 0, "{cut:?}");
+        assert!(all.iter().map(|report| report.output_rows).sum::<u64>() > 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_stream_that_is_never_polled_starts_nothing() {
+    within(60, async {
+        let setup = Setup::new().await;
+        let planned = setup.plan(ENDLESS).await;
+        drop(planned.stream());
+        assert!(tasks(&setup).await.is_empty());
+        assert!(planned.reports().missing().is_empty());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn anybody_can_cancel_a_query_on_a_worker() {
+    within(60, async {
+        let setup = Setup::new().await;
+        let planned = setup.plan(ENDLESS).await;
+        let mut rows = planned.stream();
+        rows.next().await.unwrap().unwrap();
+        let body = json!({ "query_id": planned.reports().query_id().to_string() }).to_string();
+        for url in setup.cluster.urls() {
+            let cancel = Action::new("cancel", body.clone());
+            let answers = client(&url).await.do_action(cancel).await.unwrap();
+            answers.try_collect::<Vec<_>>().await.unwrap();
+        }
+        let error = rows.try_collect::<Vec<_>>().await.unwrap_err().to_string();
+        assert!(error.contains("cancelled by request"), "{error}");
+        until("no worker has a task left", async || {
+            tasks(&setup).await.is_empty()
+        })
+        .await;
+        assert!(planned.reports().missing().is_empty());
+    })
+    .await;
+}
