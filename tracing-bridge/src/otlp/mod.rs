@@ -5,6 +5,7 @@ mod settings;
 mod tree;
 
 use std::fmt;
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,6 +84,7 @@ fn set_subscriber(telemetry: Telemetry) -> Result<Telemetry> {
     let listed = listed.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
     let logs = log::layer()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_filter(listed);
     tracing_subscriber::registry()
         .with(telemetry.layer())

@@ -8,9 +8,12 @@ use flightpath_core::StagedPlan;
 use flightpath_testkit::Cluster;
 use flightpath_tracing_bridge::{TracedSql, TracingHooks};
 use futures::StreamExt;
+use opentelemetry::Context;
+use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use tracing::Instrument;
+use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use super::collector::{Trace, caller, collector, int, text};
 use super::support::{QUERY, answer, expected, session};
@@ -259,4 +262,27 @@ async fn a_client_that_leaves_is_no_error() {
     let trace = collector.trace(id, |trace| ended(trace, "query")).await;
     assert!(!trace.0.iter().any(is_error), "{}", trace.draw());
     cluster.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_is_not_sampled_gets_no_spans_and_the_same_rows() {
+    let collector = collector();
+    let cluster = traced_cluster(2).await;
+    let ctx = traced_session(&cluster);
+    let id = TraceId::from_bytes([7; 16]);
+    let elsewhere = SpanContext::new(
+        id,
+        SpanId::from_bytes([7; 8]),
+        TraceFlags::NOT_SAMPLED,
+        true,
+        TraceState::NONE,
+    );
+    let root = tracing::info_span!(parent: None, "caller");
+    let parent = Context::new().with_remote_span_context(elsewhere);
+    root.set_parent(parent).unwrap();
+    let found = answer(&ctx, QUERY).instrument(root).await;
+    assert_eq!(found, expected(QUERY).await);
+    cluster.stop().await.unwrap();
+    let trace = collector.trace(id, |_| true).await;
+    assert!(trace.0.is_empty(), "{}", trace.draw());
 }
