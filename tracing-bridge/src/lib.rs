@@ -67,6 +67,7 @@ mod hooks;
 mod operator;
 mod otlp;
 mod propagation;
+#[cfg(feature = "sql")]
 mod sql;
 mod transparent;
 
@@ -74,5 +75,6 @@ pub use hooks::TracingHooks;
 pub use otlp::{
     ExportSummary, OtlpSettings, Protocol, Role, SpanTree, Telemetry, init, init_tree, trace_id,
 };
+#[cfg(feature = "sql")]
 pub use sql::TracedSql;
 pub use transparent::{TransparentExec, Wrap, WrapEveryNode, wrap_every_node};
