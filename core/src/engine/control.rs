@@ -158,7 +158,11 @@ async fn next(up: &mut Streaming<FlightData>, url: &str) -> Result<Option<UpKind
         .message()
         .await
         .map_err(|status| from_status(status, url))?;
-    message.map(|data| UpKind::from_flight(&data)).transpose()
+    let read = |data| {
+        let kind = UpKind::from_flight(&data);
+        kind.map_err(|error| error.context(format!("worker {url} sent something else")))
+    };
+    message.map(read).transpose()
 }
 
 /// Reads until the worker is done; an error if it is lost before.

@@ -14,6 +14,7 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::config::FlightpathConfig;
+use crate::wire::compact::weigh_batch;
 
 /// Cuts leaves of some type into shares, one for each task.
 ///
@@ -236,7 +237,10 @@ impl LeafSplitter for MemorySplitter {
             .partitions()
             .iter()
             .flatten()
-            .map(|batch| batch.get_array_memory_size())
+            .map(|batch| {
+                let weight = weigh_batch(batch);
+                weight.rows + weight.dictionary
+            })
             .sum();
         if bytes > limit {
             return plan_err!(

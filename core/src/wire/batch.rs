@@ -19,6 +19,7 @@ use arrow_ipc::convert::fb_to_schema;
 use arrow_ipc::reader::{read_dictionary, read_record_batch};
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
 use arrow_ipc::{CompressionType, MessageHeader, MetadataVersion, root_as_message};
+use bytes::Bytes;
 use datafusion::common::{DataFusionError, Result, exec_err, internal_err, resources_err};
 
 use super::compact::{compact_batch, weigh_batch};
@@ -233,7 +234,7 @@ impl BatchDecoder {
             let expected = "expected an Arrow IPC message in the header of a FlightData";
             DataFusionError::Execution(format!("{expected}: {error}"))
         })?;
-        let body = Buffer::from(data.data_body);
+        let body = aligned(data.data_body);
         if message.bodyLength() != body.len() as i64 {
             let claimed = message.bodyLength();
             return exec_err!("expected a body of {claimed} bytes, found {}", body.len());
@@ -275,6 +276,15 @@ impl BatchDecoder {
             }
             other => exec_err!("expected a dictionary or a record batch, found {other:?}"),
         }
+    }
+}
+
+/// The body where its buffers can be read in place. A gRPC message starts at any address, and the
+/// reader copies what lies askew, except for the offsets of unions, which it refuses.
+fn aligned(body: Bytes) -> Buffer {
+    match body.as_ptr().align_offset(ALIGNMENT) {
+        0 => Buffer::from(body),
+        _ => Buffer::from_slice_ref(&body),
     }
 }
 

@@ -79,14 +79,21 @@ impl fmt::Debug for Codec {
 
 /// Writes the three methods of a kind of function: remember on encoding, recall on decoding.
 macro_rules! function_codec {
-    ($decode:ident, $encode:ident, $function:ty, $seen:ident) => {
+    ($decode:ident, $encode:ident, $function:ty, $seen:ident, $kind:literal) => {
         fn $decode(&self, name: &str, buf: &[u8]) -> Result<Arc<$function>> {
             if buf.is_empty()
                 && let Some(known) = self.recall(|seen| seen.$seen.get(name).cloned())
             {
                 return Ok(known);
             }
-            self.user.$decode(name, buf)
+            self.user.$decode(name, buf).map_err(|error| {
+                error.context(format!(
+                    "this worker does not know the {} function {name}: register it in the session \
+                     given to Worker::builder().with_session_state, or give coordinator and \
+                     workers a codec for it",
+                    $kind
+                ))
+            })
         }
 
         fn $encode(&self, node: &$function, buf: &mut Vec<u8>) -> Result<()> {
@@ -163,15 +170,28 @@ impl PhysicalExtensionCodec for Codec {
             .map_err(|error| internal_datafusion_err!("{} cannot be encoded: {error}", node.name()))
     }
 
-    function_codec!(try_decode_udf, try_encode_udf, ScalarUDF, scalar);
+    function_codec!(try_decode_udf, try_encode_udf, ScalarUDF, scalar, "scalar");
     function_codec!(
         try_decode_higher_order_function,
         try_encode_higher_order_function,
         HigherOrderUDF,
-        higher_order
+        higher_order,
+        "higher-order"
     );
-    function_codec!(try_decode_udaf, try_encode_udaf, AggregateUDF, aggregate);
-    function_codec!(try_decode_udwf, try_encode_udwf, WindowUDF, window);
+    function_codec!(
+        try_decode_udaf,
+        try_encode_udaf,
+        AggregateUDF,
+        aggregate,
+        "aggregate"
+    );
+    function_codec!(
+        try_decode_udwf,
+        try_encode_udwf,
+        WindowUDF,
+        window,
+        "window"
+    );
 
     fn try_decode_expr(
         &self,

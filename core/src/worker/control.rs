@@ -6,11 +6,14 @@ use arrow_flight::FlightData;
 use datafusion::common::Result;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
-use tonic::{Status, Streaming};
+use tonic::{Code, Status, Streaming};
 
 use super::query::{Registry, WorkerQuery};
 use crate::engine::proto::{self, DownKind, Empty, Hello, Refused, UpKind, Welcome};
 use crate::wire::metrics::encode_key;
+
+/// Where messages to the coordinator go; a status ends the stream.
+pub(crate) type Up = mpsc::Sender<std::result::Result<FlightData, Status>>;
 
 /// Messages on their way up. Reports wait for the coordinator to take them.
 pub(crate) const UP_BUFFER: usize = 16;
@@ -55,7 +58,7 @@ pub(crate) async fn serve(
     registry: Arc<Registry>,
     query: Arc<WorkerQuery>,
     mut down: Streaming<FlightData>,
-    up: mpsc::Sender<FlightData>,
+    up: Up,
 ) {
     query
         .tell(UpKind::Welcome(Welcome {
@@ -68,7 +71,7 @@ pub(crate) async fn serve(
     let reason = loop {
         let message = tokio::select! {
             message = down.message() => message,
-            () = up.closed() => break Err("the coordinator closed the control stream".to_string()),
+            () = up.closed() => break Err(closed()),
             _ = signs.tick() => {
                 sign_of_life(&query, &up);
                 continue;
@@ -76,32 +79,44 @@ pub(crate) async fn serve(
         };
         let message = match message {
             Ok(Some(data)) => DownKind::from_flight(&data),
-            Ok(None) => break Err("the coordinator closed the control stream".to_string()),
-            Err(status) => break Err(format!("the coordinator was lost: {}", status.message())),
+            Ok(None) => break Err(closed()),
+            Err(status) => break Err(status),
         };
         match message {
             Ok(DownKind::Task(task)) => answer(&registry, &query, task).await,
             Ok(DownKind::Finish(_)) => break Ok("the query has all it wants".to_string()),
             Ok(DownKind::Cancel(reason)) => break Ok(reason),
-            Ok(DownKind::Hello(_)) => break Err("a second greeting on one stream".to_string()),
-            Err(expected) => break Err(expected),
+            Ok(DownKind::Hello(_)) => {
+                break Err(Status::invalid_argument(
+                    "expected one greeting on a control stream, found a second",
+                ));
+            }
+            Err(expected) => break Err(Status::invalid_argument(expected)),
         }
     };
-    let (Ok(text) | Err(text)) = &reason;
-    query.stop(text, |_| true);
+    match &reason {
+        Ok(text) => query.stop(text, |_| true),
+        Err(status) => query.stop(status.message(), |_| true),
+    };
     // With the coordinator gone nobody takes the reports, and the stream is closed: they fail fast.
     query.reporting.done().await;
-    if reason.is_ok() {
-        query.tell(UpKind::Done(Empty {})).await;
+    match reason {
+        Ok(_) => query.tell(UpKind::Done(Empty {})).await,
+        // Nobody hears it if the coordinator is gone; one that sent nonsense is told.
+        Err(status) => drop(up.send(Err(status)).await),
     }
     registry.forget(query.id);
 }
 
+fn closed() -> Status {
+    Status::new(Code::Cancelled, "the coordinator closed the control stream")
+}
+
 /// Says how far the tasks are. A coordinator that does not take that is told again later.
-fn sign_of_life(query: &WorkerQuery, up: &mpsc::Sender<FlightData>) {
+fn sign_of_life(query: &WorkerQuery, up: &Up) {
     let progress = query.progress().into_iter().map(UpKind::Progress);
     for message in progress.chain([UpKind::Heartbeat(Empty {})]) {
-        if up.try_send(message.into()).is_err() {
+        if up.try_send(Ok(message.into())).is_err() {
             return;
         }
     }

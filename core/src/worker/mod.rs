@@ -140,6 +140,7 @@ impl WorkerBuilder {
             self.metric_codecs,
             self.hooks,
             Connections::new(self.connector),
+            self.max_plan_bytes,
         );
         Worker {
             registry: Arc::new(registry),

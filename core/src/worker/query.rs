@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arrow_flight::FlightData;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::{DataFusionError, Result, exec_err, plan_datafusion_err};
+use datafusion::common::{DataFusionError, Result, exec_err, plan_datafusion_err, resources_err};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion_proto::physical_plan::PhysicalExtensionCodec;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tracing::Instrument;
 
+use super::control::Up;
 use super::stream::local_stream;
 use super::task::{Task, TaskEnds};
 use crate::config::FlightpathConfig;
@@ -38,6 +38,8 @@ pub(crate) struct Registry {
     metric_codecs: MetricCodecs,
     pub(crate) hooks: Arc<dyn Hooks>,
     connections: Connections,
+    /// Of the largest encoded plan that is accepted.
+    max_plan_bytes: usize,
     queries: DashMap<QueryId, Arc<WorkerQuery>>,
     /// Changes when a query begins or ends.
     changed: watch::Sender<()>,
@@ -51,6 +53,7 @@ impl Registry {
         metric_codecs: MetricCodecs,
         hooks: Arc<dyn Hooks>,
         connections: Connections,
+        max_plan_bytes: usize,
     ) -> Self {
         Self {
             session,
@@ -58,6 +61,7 @@ impl Registry {
             metric_codecs,
             hooks,
             connections,
+            max_plan_bytes,
             queries: DashMap::new(),
             changed: watch::Sender::new(()),
             draining: AtomicBool::new(false),
@@ -65,11 +69,7 @@ impl Registry {
     }
 
     /// Begins to take part in a query.
-    pub(crate) fn begin(
-        self: &Arc<Self>,
-        hello: &Hello,
-        up: mpsc::Sender<FlightData>,
-    ) -> Result<Arc<WorkerQuery>> {
+    pub(crate) fn begin(self: &Arc<Self>, hello: &Hello, up: Up) -> Result<Arc<WorkerQuery>> {
         if self.draining.load(Ordering::Acquire) {
             return exec_err!("this worker is shutting down and takes no new query");
         }
@@ -153,7 +153,7 @@ pub(crate) struct WorkerQuery {
     context: Arc<TaskContext>,
     routes: Arc<Routes>,
     pub(crate) tasks: DashMap<TaskKey, Arc<Task>>,
-    up: mpsc::Sender<FlightData>,
+    up: Up,
     pub(crate) reporting: Reporting,
 }
 
@@ -185,12 +185,7 @@ impl std::fmt::Debug for Task {
 }
 
 impl WorkerQuery {
-    fn new(
-        registry: &Arc<Registry>,
-        id: QueryId,
-        hello: &Hello,
-        up: mpsc::Sender<FlightData>,
-    ) -> Result<Self> {
+    fn new(registry: &Arc<Registry>, id: QueryId, hello: &Hello, up: Up) -> Result<Self> {
         let context = TaskContext::from(&registry.session);
         let mut config = context.session_config().clone();
         settings::apply(&hello.settings, config.options_mut())?;
@@ -242,6 +237,12 @@ impl WorkerQuery {
                 "task {key} is of query {}, not of {}",
                 key.query_id,
                 self.id
+            );
+        }
+        let (size, limit) = (message.plan.len(), registry.max_plan_bytes);
+        if size > limit {
+            return resources_err!(
+                "the plan of task {key} takes {size} bytes, and this worker allows {limit}"
             );
         }
         let plan = decode(&message.plan, &registry.codec, &self.context)?;
@@ -296,7 +297,7 @@ impl WorkerQuery {
 
     /// Sends a message to the coordinator. If it is gone, nobody misses it.
     pub(crate) async fn tell(&self, message: UpKind) {
-        let _gone = self.up.send(message.into()).await;
+        let _gone = self.up.send(Ok(message.into())).await;
     }
 
     /// Stops tasks: all, or those that `which` picks. Returns how many were still going.

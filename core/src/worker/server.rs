@@ -63,6 +63,10 @@ impl WorkerServer {
         let server = Server::builder()
             .tcp_nodelay(true)
             .max_concurrent_streams(u32::MAX)
+            // A query that fails or has enough leaves many streams at once, over a connection that
+            // others use: HTTP/2's guard against that would close it under them.
+            .http2_max_pending_accept_reset_streams(Some(usize::MAX))
+            .http2_max_local_error_reset_streams(None)
             .initial_stream_window_size(FlightpathConfig::default().stream_window())
             .initial_connection_window_size(CONNECTION_WINDOW)
             .add_service(worker.clone().into_service());

@@ -54,7 +54,7 @@ impl FlightService for Worker {
             .map_err(|error| to_status(&error, None))?;
         // It ends with the control stream, and takes the query's tasks with it.
         tokio::spawn(control::serve(self.registry.clone(), query, down, up));
-        Ok(Response::new(ReceiverStream::new(messages).map(Ok).boxed()))
+        Ok(Response::new(ReceiverStream::new(messages).boxed()))
     }
 
     async fn do_get(&self, request: Request<Ticket>) -> Answer<Self::DoGetStream> {

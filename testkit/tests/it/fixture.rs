@@ -1,5 +1,6 @@
 //! What the tests share: data, workers, plans at hand, and waits with an end.
 
+pub(crate) use crate::harness::eventually;
 use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;

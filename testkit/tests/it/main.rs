@@ -1,14 +1,41 @@
 //! The engine, tested through its public interfaces on real workers.
 #![allow(clippy::unwrap_used)]
 
+mod bad_input;
+mod big;
+mod big_rows;
 mod boundary_of_a_third_party;
 mod cancel;
+mod cancellation;
+mod compression;
 mod conservation;
+mod errors;
 mod explain;
 mod failures;
 mod fixture;
+mod foreign_flight_client;
+mod harness;
+mod hooks;
+mod inline_tables;
+mod joins;
 mod limits;
+mod listening;
+mod local_exchange;
+mod lost_worker;
+mod many_files;
+mod many_queries;
+mod not_a_worker;
+mod pair;
+mod runtimes;
 mod settings;
+mod shapes_of_plans;
+mod shutdown;
+mod spill;
+mod stalled_reader;
+mod stays_local;
 mod twice;
+mod types;
+mod unknown_functions;
 mod user_metric;
+mod wire;
 mod wrapped;

@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Parser;
-use datafusion::common::Result;
+use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::prelude::SessionContext;
 use flightpath_testkit::{Cluster, cli, tables, tpch};
+use futures::future::join_all;
+use tokio::runtime::Handle;
 use tracing_subscriber::filter::LevelFilter;
 
 use outcome::Outcome;
@@ -51,10 +53,13 @@ struct Args {
     timeout: u64,
 }
 
-#[tokio::main]
-async fn main() {
+/// How long workers may take to stop, once every query has ended or was given up.
+const STOPPING: Duration = Duration::from_secs(10);
+
+fn main() {
     cli::init_logging(LevelFilter::WARN);
-    let code = match verify(Args::parse()).await {
+    let args = Args::parse();
+    let code = match run(args) {
         Ok(true) => 0,
         Ok(false) => 1,
         Err(error) => {
@@ -66,8 +71,20 @@ async fn main() {
     std::process::exit(code);
 }
 
+/// Queries and workers have a runtime of their own: some queries never yield, and when they have
+/// taken all of its threads, the clock that gives them up has to go on.
+fn run(args: Args) -> Result<bool> {
+    let engine = tokio::runtime::Runtime::new()?;
+    let judge = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let result = judge.block_on(verify(args, engine.handle()));
+    engine.shutdown_background();
+    result
+}
+
 /// Whether everything was as it should be.
-async fn verify(args: Args) -> Result<bool> {
+async fn verify(args: Args, engine: &Handle) -> Result<bool> {
     let queries = Query::read_all(&args.queries)?;
     if let Some(scale) = args.tpch {
         tpch::ensure(&args.data, scale, true)?;
@@ -81,18 +98,19 @@ async fn verify(args: Args) -> Result<bool> {
     counts.dedup();
     let mut clusters = vec![];
     for count in counts {
-        clusters.push(Cluster::start(count).await?);
+        let started = engine.spawn(Cluster::start(count)).await;
+        clusters.push(started.map_err(|panic| exec_datafusion_err!("{panic}"))??);
     }
 
     let (mut equal, mut distributed) = (0, 0);
     let width = queries.iter().map(|query| query.name.len()).max();
     for query in &queries {
-        let local = query.run(&local(&args.data).await?, limit).await;
+        let local = query.run(&local(&args.data).await?, limit, engine).await;
         let mut outcome = Outcome::new(query, local);
         for cluster in &clusters {
             let ctx = cluster.context()?;
             tables::register(&ctx, &args.data).await?;
-            let run = query.run(&ctx, limit).await;
+            let run = query.run(&ctx, limit, engine).await;
             outcome.add(cluster.urls().len(), run);
         }
         if let Some(dir) = &args.answers {
@@ -102,9 +120,12 @@ async fn verify(args: Args) -> Result<bool> {
         equal += usize::from(outcome.is_equal());
         distributed += usize::from(outcome.is_distributed());
     }
-    for cluster in clusters {
-        cluster.stop().await?;
-    }
+    // All answers are in: a worker that is still busy with a query that was given up, or whose stop
+    // fails, changes nothing of them.
+    let stops = clusters
+        .into_iter()
+        .map(|cluster| engine.spawn(cluster.stop()));
+    let _ = tokio::time::timeout(STOPPING, join_all(stops)).await;
 
     let all = queries.len();
     println!("{distributed} of {all} ran distributed");
