@@ -86,7 +86,7 @@ pub mod worker;
 
 pub use config::{Compression, FlightpathConfig, Timeout};
 pub use engine::connect::{Connector, TcpConnector};
-pub use engine::distributed::DistributedExec;
+pub use engine::distributed::{DistributedExec, QuerySpan, query_span};
 pub use engine::resolver::{DnsWorkers, StaticWorkers, WorkerResolver};
 pub use model::boundary::{
     BoundaryEdit, BoundaryKind, ExchangeShape, NetworkBoundary, NetworkBoundaryExec,
@@ -116,5 +116,5 @@ pub use planner::local::{LocalExec, local_reason};
 pub use planner::{
     BoundaryPlanner, Coordinator, DistributedRule, Exchanged, SessionStateBuilderExt,
 };
-pub use wire::error::{Origin, origin_of};
+pub use wire::error::{Origin, kind_of, origin_of};
 pub use worker::{ShutdownSummary, Worker, WorkerBuilder, WorkerServer};

@@ -25,6 +25,7 @@ use tracing::{Instrument, Span};
 
 use super::proto::DownKind;
 use super::query::Query;
+use crate::model::outcome::record_failure;
 use crate::model::reports::QueryReports;
 use crate::planner::Parts;
 use crate::wire::error::kind_of;
@@ -40,6 +41,28 @@ pub struct DistributedExec {
     parts: Parts,
     properties: Arc<PlanProperties>,
     runs: Arc<Runs>,
+}
+
+/// An extension of a session config: the span that covers an execution, in place of one that
+/// [`DistributedExec`] opens. It should come from [`query_span`].
+#[derive(Clone, Debug)]
+pub struct QuerySpan(pub Span);
+
+/// Opens the span of a query, with the fields that its execution fills in.
+pub fn query_span() -> Span {
+    tracing::info_span!(
+        "query",
+        db.system.name = "datafusion",
+        db.query.text = Empty,
+        flightpath.query.id = Empty,
+        flightpath.stage.count = Empty,
+        flightpath.task.count = Empty,
+        flightpath.worker.count = Empty,
+        flightpath.retry.count = 0,
+        "error.type" = Empty,
+        otel.status_code = Empty,
+        otel.status_description = Empty,
+    )
 }
 
 /// The executions of one plan.
@@ -168,16 +191,8 @@ impl ExecutionPlan for DistributedExec {
             return internal_err!("DistributedExec has 1 partition, and {partition} is asked for");
         }
         let again = self.runs.used.swap(true, Ordering::AcqRel);
-        let span = tracing::info_span!(
-            "query",
-            db.system.name = "datafusion",
-            flightpath.query.id = Empty,
-            flightpath.stage.count = Empty,
-            flightpath.task.count = Empty,
-            flightpath.worker.count = Empty,
-            flightpath.retry.count = 0,
-            "error.type" = Empty,
-        );
+        let given = context.session_config().get_extension::<QuerySpan>();
+        let span = given.map_or_else(query_span, |given| given.0.clone());
         let query = Query::new(&self.parts, &context, span.clone())?;
         if !span.is_disabled() {
             span.record("flightpath.query.id", tracing::field::display(query.id()));
@@ -246,6 +261,10 @@ impl Run {
                 self.end(&query, DownKind::Cancel(error.to_string()), Err(&error))
                     .await;
                 let Some(refusal) = refusal else {
+                    if !self.span.is_disabled() {
+                        let message = error.strip_backtrace();
+                        record_failure(&self.span, kind_of(&error), &message);
+                    }
                     return Some(Err(error));
                 };
                 tracing::warn!("{refusal}; the query runs locally");
@@ -298,9 +317,6 @@ impl Run {
         result: std::result::Result<(), &DataFusionError>,
     ) {
         query.end(how).await;
-        if let Err(error) = result {
-            self.span.record("error.type", kind_of(error));
-        }
         self.parts.hooks.query_ends(query.id(), result);
         self.query = None;
         self.permit = None;

@@ -24,8 +24,9 @@ use crate::model::boundary::{
     NetworkBoundaryExt,
 };
 use crate::model::metric_codec::MetricCodecs;
+use crate::model::outcome::{number, record_failure};
 use crate::model::pairing::StageSlots;
-use crate::model::report::TaskReport;
+use crate::model::report::{TaskReport, TaskStatus};
 use crate::model::reports::{PlannedTask, QueryReports, TaskProgress};
 use crate::model::stage::{QueryId, Stage, TaskKey};
 use crate::planner::Parts;
@@ -244,8 +245,8 @@ impl Query {
             "stage",
             otel.name = Empty,
             flightpath.query.id = Empty,
-            flightpath.stage.id = stage.id,
-            flightpath.stage.task_count = stage.tasks,
+            flightpath.stage.id = number(stage.id),
+            flightpath.stage.task_count = number(stage.tasks),
             flightpath.boundary.kind = kind.as_str(),
             flightpath.stage.output_rows = Empty,
             flightpath.stage.output_bytes = Empty,
@@ -253,6 +254,9 @@ impl Query {
             flightpath.stage.task_duration.median = Empty,
             flightpath.stage.task_duration.max = Empty,
             flightpath.stage.slowest_task = Empty,
+            "error.type" = Empty,
+            otel.status_code = Empty,
+            otel.status_description = Empty,
         );
         if !span.is_disabled() {
             span.record("otel.name", format!("stage {}", stage.id));
@@ -324,10 +328,11 @@ impl Query {
         }
         let stages = self.shared.stages.lock();
         let tasks: usize = stages.values().map(|stage| stage.tasks).sum();
-        self.span.record("flightpath.stage.count", stages.len());
-        self.span.record("flightpath.task.count", tasks);
         self.span
-            .record("flightpath.worker.count", self.workers.len());
+            .record("flightpath.stage.count", number(stages.len()));
+        self.span.record("flightpath.task.count", number(tasks));
+        self.span
+            .record("flightpath.worker.count", number(self.workers.len()));
     }
 
     /// Ends the query on all workers and waits, for a bounded time, for what they have to report.
@@ -403,12 +408,16 @@ impl Running {
         self.durations.push((report.duration, report.key.task));
         self.rows += report.output_rows;
         self.bytes += report.output_bytes;
+        if let (TaskStatus::Failed, Some(span)) = (report.status, &self.span) {
+            let message = report.error.as_deref().unwrap_or("a task failed");
+            record_failure(span, "task_failed", message);
+        }
         if self.durations.len() < self.tasks {
             return;
         }
         let Some(span) = self.span.take() else { return };
-        span.record("flightpath.stage.output_rows", self.rows);
-        span.record("flightpath.stage.output_bytes", self.bytes);
+        span.record("flightpath.stage.output_rows", number(self.rows));
+        span.record("flightpath.stage.output_bytes", number(self.bytes));
         self.durations.sort_unstable();
         let named = [
             ("flightpath.stage.task_duration.min", 0),
@@ -425,8 +434,10 @@ impl Running {
             span.record(name, self.durations[index].0.as_secs_f64());
         }
         if let Some((_, slowest)) = self.durations.last() {
-            span.record("flightpath.stage.slowest_task", *slowest);
+            span.record("flightpath.stage.slowest_task", number(*slowest));
         }
+        // A span ends when it is left for the last time.
+        span.in_scope(|| {});
     }
 }
 

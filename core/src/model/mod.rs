@@ -8,6 +8,7 @@ pub mod hooks;
 pub mod isolator;
 pub mod metric_codec;
 pub mod metrics_wrapper;
+pub(crate) mod outcome;
 pub mod pairing;
 pub mod report;
 pub mod reports;

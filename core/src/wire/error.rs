@@ -98,7 +98,7 @@ pub fn origin_of(error: &DataFusionError) -> Option<Origin> {
 }
 
 /// The name of the root's variant of [`DataFusionError`], for spans and metrics.
-pub(crate) fn kind_of(error: &DataFusionError) -> &'static str {
+pub fn kind_of(error: &DataFusionError) -> &'static str {
     match error.find_root() {
         DataFusionError::ArrowError(..) => "ArrowError",
         #[cfg(feature = "parquet")]

@@ -23,6 +23,7 @@ use crate::engine::settings;
 use crate::model::boundary::{Exchange, ExchangeHandle, ExchangeRequest, NetworkBoundaryExec};
 use crate::model::hooks::{Headers, Hooks};
 use crate::model::metric_codec::MetricCodecs;
+use crate::model::outcome::number;
 use crate::model::stage::{QueryId, TaskKey};
 use crate::wire::codec::Codec;
 use crate::wire::error::{Origin, encode_error};
@@ -256,13 +257,16 @@ impl WorkerQuery {
             parent: None,
             "task",
             flightpath.query.id = tracing::field::Empty,
-            flightpath.stage.id = key.stage,
-            flightpath.task.index = key.task,
-            flightpath.task.attempt = key.attempt,
+            flightpath.stage.id = number(key.stage),
+            flightpath.task.index = number(key.task),
+            flightpath.task.attempt = number(key.attempt),
             flightpath.worker.url = self.url,
             flightpath.task.status = tracing::field::Empty,
             flightpath.task.output_rows = tracing::field::Empty,
             flightpath.task.output_bytes = tracing::field::Empty,
+            "error.type" = tracing::field::Empty,
+            otel.status_code = tracing::field::Empty,
+            otel.status_description = tracing::field::Empty,
         );
         if !span.is_disabled() {
             span.record("flightpath.query.id", tracing::field::display(self.id));

@@ -15,8 +15,10 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tracing::{Instrument, Span};
 
+use crate::model::outcome::{number, record_failure};
 use crate::model::report::{TaskReport, TaskStatus};
 use crate::model::stage::TaskKey;
+use crate::wire::error::kind_of;
 use crate::wire::metrics::node_reports;
 use crate::wire::plan::caught;
 
@@ -253,14 +255,20 @@ impl Task {
             self.bytes.load(Ordering::Relaxed),
         );
         self.span.record("flightpath.task.status", status.as_str());
-        self.span.record("flightpath.task.output_rows", rows);
-        self.span.record("flightpath.task.output_bytes", bytes);
+        self.span
+            .record("flightpath.task.output_rows", number(rows));
+        self.span
+            .record("flightpath.task.output_bytes", number(bytes));
+        let error = state.error.as_ref().map(|error| error.strip_backtrace());
+        if let (Some(error), Some(message)) = (&state.error, &error) {
+            record_failure(&self.span, kind_of(error), message);
+        }
         TaskReport {
             key: self.key,
             // The coordinator knows by which name it reached this worker.
             worker: String::new(),
             status,
-            error: state.error.as_ref().map(|error| error.strip_backtrace()),
+            error,
             started: state.started.map(|(at, _)| at),
             duration,
             output_rows: rows,

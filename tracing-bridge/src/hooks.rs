@@ -1,0 +1,136 @@
+//! The bridge's part in queries.
+
+use std::sync::Arc;
+
+use datafusion::common::{Result, config_datafusion_err};
+use datafusion::physical_plan::ExecutionPlan;
+use flightpath_core::{Headers, Hooks, TaskKey};
+use opentelemetry::propagation::TextMapCompositePropagator;
+use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
+use tracing::Span;
+use tracing_opentelemetry::{OpenTelemetrySpanExt, SetParentError};
+
+use crate::operator::{Instrumentation, Links};
+use crate::propagation;
+
+/// Makes the spans of a query one trace, across processes, down to every operator.
+///
+/// Give it to the coordinator and to every worker:
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use flightpath_core::{Coordinator, StaticWorkers, Worker};
+/// use flightpath_tracing_bridge::TracingHooks;
+///
+/// # fn main() -> datafusion::common::Result<()> {
+/// let worker = Worker::builder().with_hooks(Arc::new(TracingHooks::from_env()?));
+/// let workers = StaticWorkers::new(["http://127.0.0.1:50051"])?;
+/// let coordinator = Coordinator::new(workers).with_hooks(Arc::new(TracingHooks::from_env()?));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Where spans go is the subscriber's business: it needs a layer of tracing-opentelemetry, such as
+/// [`init`](crate::init) sets up. Without one, and in queries that are not sampled, plans run as
+/// they are. A worker never begins a trace of its own: a task that comes with no `traceparent`, or
+/// a malformed one, is not sampled. Baggage of more than 8,192 bytes is not carried on.
+#[derive(Debug)]
+pub struct TracingHooks {
+    propagator: TextMapCompositePropagator,
+    operators: Instrumentation,
+    links: Arc<Links>,
+}
+
+impl TracingHooks {
+    /// As `OTEL_PROPAGATORS` says, by default `tracecontext,baggage`.
+    ///
+    /// # Errors
+    /// If it names a propagator that is unknown.
+    pub fn from_env() -> Result<Self> {
+        let names = std::env::var("OTEL_PROPAGATORS").ok();
+        let propagator = propagation::propagator(names.as_deref())
+            .map_err(|message| config_datafusion_err!("{message}"))?;
+        let links = Arc::new(Links::default());
+        Ok(Self {
+            propagator,
+            operators: Instrumentation::try_new(false, Arc::clone(&links))?,
+            links,
+        })
+    }
+
+    /// Whether operator spans show their node as `EXPLAIN` does, in `datafusion.node`. Off by
+    /// default, because it holds literals of the query.
+    ///
+    /// # Errors
+    /// None that is known; the instrument rule may have one.
+    pub fn with_node_text(mut self, on: bool) -> Result<Self> {
+        self.operators = Instrumentation::try_new(on, Arc::clone(&self.links))?;
+        Ok(self)
+    }
+}
+
+impl Hooks for TracingHooks {
+    fn task_headers(&self, _task: &TaskKey) -> Headers {
+        propagation::inject(&self.propagator, &Span::current().context())
+    }
+
+    fn task_span(&self, span: Span, task: &TaskKey, headers: &Headers) -> Span {
+        if span.is_disabled() {
+            return span;
+        }
+        let mut parent = propagation::extract(&self.propagator, headers);
+        if !parent.span().span_context().is_valid() {
+            parent = parent.with_remote_span_context(unsampled(task));
+        }
+        match span.set_parent(parent) {
+            // Without the layer there is nothing that could have a parent.
+            Ok(()) | Err(SetParentError::LayerNotFound | SetParentError::SpanDisabled) => {}
+            Err(error) => tracing::warn!("task {task} is not in its query's trace: {error}"),
+        }
+        span
+    }
+
+    fn wrap_plan(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _task: Option<(&TaskKey, &Headers)>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if !is_sampled(&Span::current()) {
+            return Ok(plan);
+        }
+        self.operators.instrument(plan)
+    }
+
+    fn stream_headers(&self, _producer: &TaskKey) -> Headers {
+        let span = Span::current();
+        match is_sampled(&span) {
+            true => propagation::inject(&self.propagator, &span.context()),
+            false => vec![],
+        }
+    }
+
+    fn stream_opened(&self, producer: &TaskKey, headers: &Headers) {
+        if headers.is_empty() {
+            return;
+        }
+        let context = propagation::extract(&self.propagator, headers);
+        let answered = context.span().span_context().clone();
+        self.links.add(&Span::current(), producer, answered);
+    }
+}
+
+fn is_sampled(span: &Span) -> bool {
+    !span.is_disabled() && span.context().span().span_context().is_sampled()
+}
+
+/// A parent that was not sampled, so that its child is not.
+fn unsampled(task: &TaskKey) -> SpanContext {
+    SpanContext::new(
+        TraceId::from_bytes(*task.query_id.as_bytes()),
+        SpanId::from_bytes([1; 8]),
+        TraceFlags::NOT_SAMPLED,
+        true,
+        TraceState::NONE,
+    )
+}

@@ -1,0 +1,143 @@
+//! What became of every span.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use opentelemetry::Context;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{Span, SpanData, SpanExporter, SpanProcessor};
+
+/// What became of the spans of this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ExportSummary {
+    /// Taken by the endpoint.
+    pub sent: u64,
+    /// Not taken: the endpoint was not there, too slow, or refused them.
+    pub failed: u64,
+    /// Never sent, because too many were waiting. Known when all has been sent.
+    pub dropped: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Counts {
+    endpoint: String,
+    ended: AtomicU64,
+    sent: AtomicU64,
+    failed: AtomicU64,
+    warned: AtomicBool,
+}
+
+impl Counts {
+    pub(super) fn new(endpoint: &str) -> Self {
+        Self {
+            endpoint: endpoint.to_string(),
+            ended: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            warned: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn summary(&self, dropped: u64) -> ExportSummary {
+        ExportSummary {
+            sent: self.sent.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            dropped,
+        }
+    }
+
+    /// Spans that have ended, and were given to the endpoint neither with nor without success, were
+    /// dropped.
+    pub(super) fn summary_at_end(&self) -> ExportSummary {
+        let known = self.summary(0);
+        let ended = self.ended.load(Ordering::Relaxed);
+        self.summary(ended.saturating_sub(known.sent + known.failed))
+    }
+}
+
+/// Counts spans that are sent, and tells of the first that is not.
+#[derive(Debug)]
+pub(super) struct CountedExporter<E> {
+    exporter: E,
+    counts: Arc<Counts>,
+}
+
+impl<E> CountedExporter<E> {
+    pub(super) fn new(exporter: E, counts: Arc<Counts>) -> Self {
+        Self { exporter, counts }
+    }
+}
+
+impl<E: SpanExporter> SpanExporter for CountedExporter<E> {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let spans = batch.len() as u64;
+        let result = self.exporter.export(batch).await;
+        match &result {
+            Ok(()) => self.counts.sent.fetch_add(spans, Ordering::Relaxed),
+            Err(error) => {
+                // Once: an endpoint that is down stays down for many batches.
+                if !self.counts.warned.swap(true, Ordering::Relaxed) {
+                    let endpoint = &self.counts.endpoint;
+                    tracing::warn!(
+                        "spans cannot be sent to {endpoint}, queries go on without: {error}"
+                    );
+                }
+                self.counts.failed.fetch_add(spans, Ordering::Relaxed)
+            }
+        };
+        result
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.exporter.force_flush()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
+}
+
+/// Counts spans that end.
+#[derive(Debug)]
+pub(super) struct CountedProcessor<P> {
+    processor: P,
+    counts: Arc<Counts>,
+}
+
+impl<P> CountedProcessor<P> {
+    pub(super) fn new(processor: P, counts: Arc<Counts>) -> Self {
+        Self { processor, counts }
+    }
+}
+
+impl<P: SpanProcessor> SpanProcessor for CountedProcessor<P> {
+    fn on_start(&self, span: &mut Span, context: &Context) {
+        self.processor.on_start(span, context);
+    }
+
+    fn on_end(&self, span: SpanData) {
+        if span.span_context.is_sampled() {
+            self.counts.ended.fetch_add(1, Ordering::Relaxed);
+        }
+        self.processor.on_end(span);
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.processor.force_flush()
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.processor.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.processor.set_resource(resource);
+    }
+}

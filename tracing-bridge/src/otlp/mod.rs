@@ -1,0 +1,282 @@
+//! Sending spans to an OTLP endpoint.
+
+mod counts;
+mod settings;
+mod tree;
+
+use std::fmt;
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
+use opentelemetry::KeyValue;
+use opentelemetry::trace::{TraceContextExt, TracerProvider};
+use opentelemetry_otlp::{SpanExporter, WithExportConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{
+    BatchSpanProcessor, SdkTracerProvider, SpanExporter as SpanExport, TracerProviderBuilder,
+};
+use tokio::runtime::Runtime;
+use tracing::{Level, Subscriber};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, fmt as log};
+
+pub use counts::ExportSummary;
+use counts::{CountedExporter, CountedProcessor, Counts};
+pub use settings::{OtlpSettings, Protocol, Role};
+pub use tree::SpanTree;
+
+/// A boundary's span links to each task that it reads; the SDK's default is 128.
+const MAX_LINKS: u32 = 1024;
+
+/// Room for all metrics of a scan of Parquet files, beside the other attributes.
+const MAX_ATTRIBUTES: u32 = 256;
+
+/// How long the last spans may take to leave.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Whose spans are about sending spans, and would beget more of them.
+const EXPORTER_TARGETS: [&str; 7] = [
+    "h2",
+    "hyper",
+    "hyper_util",
+    "opentelemetry",
+    "reqwest",
+    "tonic",
+    "tower",
+];
+
+/// Sends the spans of this process to where the `OTEL_*` variables say, from now on until the
+/// guard that it returns is dropped.
+///
+/// It sets the global subscriber: spans go to OTLP, and warnings (or what `RUST_LOG` lists) to
+/// standard error. Where no endpoint is set, or `OTEL_SDK_DISABLED` is true, or
+/// `OTEL_TRACES_EXPORTER` is `none`, it does nothing at all. See [`OtlpSettings::from_env`] for the
+/// variables.
+///
+/// # Errors
+/// If a variable has a value that is unknown, or the exporter cannot be built. And if the program
+/// has set a subscriber already, be it by an earlier `init`: that one stays, and works on. Such a
+/// program adds [`Telemetry::layer`] to its own subscriber.
+pub fn init(role: Role) -> Result<Telemetry> {
+    OtlpSettings::from_env(role)?.init()
+}
+
+/// Keeps the spans of this process in memory, and sets the global subscriber as [`init`] does.
+///
+/// # Errors
+/// If the program has set a subscriber already.
+pub fn init_tree() -> Result<(Telemetry, SpanTree)> {
+    let tree = SpanTree::default();
+    Ok((set_subscriber(Telemetry::collect(&tree))?, tree))
+}
+
+fn set_subscriber(telemetry: Telemetry) -> Result<Telemetry> {
+    if !telemetry.is_exporting() {
+        return Ok(telemetry);
+    }
+    let listed = std::env::var("RUST_LOG").ok();
+    let listed = listed.and_then(|listed| listed.parse::<Targets>().ok());
+    let listed = listed.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
+    let logs = log::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_filter(listed);
+    tracing_subscriber::registry()
+        .with(telemetry.layer())
+        .with(logs)
+        .try_init()
+        .map_err(|_| {
+            exec_datafusion_err!(
+                "the program has set a tracing subscriber already, which stays as it is; add \
+                 Telemetry::layer to it in place of calling init"
+            )
+        })?;
+    Ok(telemetry)
+}
+
+/// Sends spans as long as it lives. Dropping it sends what is left, for which it may block for
+/// seconds; in async code, prefer [`shutdown`](Self::shutdown).
+pub struct Telemetry(Option<Exporting>);
+
+struct Exporting {
+    provider: SdkTracerProvider,
+    counts: Arc<Counts>,
+    /// The exporter's own, so that it works on while the program's runtime is busy, or gone.
+    runtime: Option<Runtime>,
+}
+
+impl Telemetry {
+    /// Starts to send spans, once [`layer`](Self::layer) is part of a subscriber.
+    ///
+    /// # Errors
+    /// If the endpoint is no URL, or needs what this build does not have.
+    pub fn start(settings: &OtlpSettings) -> Result<Self> {
+        let Some(endpoint) = settings.endpoint() else {
+            return Ok(Self(None));
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("flightpath-otlp")
+            .enable_all()
+            .build()?;
+        let exporter = {
+            let _inside = runtime.enter();
+            exporter(endpoint, settings.protocol())
+        };
+        let exporter = exporter.map_err(|error| {
+            let context = format!("cannot send spans to {endpoint}");
+            DataFusionError::External(error.into()).context(context)
+        })?;
+        let resource = resource(settings.default_service_name());
+        let mut exporting = Exporting::new(exporter, endpoint, resource);
+        exporting.runtime = Some(runtime);
+        Ok(Self(Some(exporting)))
+    }
+
+    /// Starts to keep spans in memory, once [`layer`](Self::layer) is part of a subscriber.
+    pub fn collect(tree: &SpanTree) -> Self {
+        Self(Some(Exporting::new(tree.clone(), "memory", resource(None))))
+    }
+
+    /// Whether spans are sent anywhere.
+    pub fn is_exporting(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The part of a subscriber that makes spans of `tracing` those that are sent: of level INFO
+    /// and above, without the exporter's own. `None` if none are sent.
+    pub fn layer<S>(&self) -> Option<impl Layer<S> + Send + Sync + use<S>>
+    where
+        S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
+    {
+        let exporting = self.0.as_ref()?;
+        let targets = EXPORTER_TARGETS.map(|target| (target, LevelFilter::OFF));
+        let targets = Targets::new()
+            .with_targets(targets)
+            .with_default(Level::INFO);
+        let layer = tracing_opentelemetry::layer()
+            .with_tracer(exporting.provider.tracer("flightpath"))
+            .with_location(false)
+            .with_target(false)
+            .with_threads(false)
+            .with_tracked_inactivity(false);
+        Some(layer.with_filter(targets))
+    }
+
+    /// Sends the spans that have ended. Blocks until they have left, or failed to.
+    pub fn flush(&self) -> ExportSummary {
+        let Some(exporting) = &self.0 else {
+            return ExportSummary::default();
+        };
+        // What went wrong is counted.
+        let _counted = exporting.provider.force_flush();
+        exporting.counts.summary(0)
+    }
+
+    /// Sends what is left, and says how many spans were sent, failed and dropped in all.
+    pub async fn shutdown(mut self) -> ExportSummary {
+        let Some(exporting) = self.0.take() else {
+            return ExportSummary::default();
+        };
+        let ending = tokio::task::spawn_blocking(move || exporting.end());
+        ending.await.unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Telemetry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = self.0.as_ref().map(|exporting| &exporting.counts);
+        f.debug_tuple("Telemetry").field(&counts).finish()
+    }
+}
+
+impl Drop for Telemetry {
+    fn drop(&mut self) {
+        if let Some(exporting) = self.0.take() {
+            exporting.end();
+        }
+    }
+}
+
+impl Exporting {
+    fn new(exporter: impl SpanExport + 'static, endpoint: &str, resource: Resource) -> Self {
+        let counts = Arc::new(Counts::new(endpoint));
+        let exporter = CountedExporter::new(exporter, Arc::clone(&counts));
+        let batches = BatchSpanProcessor::builder(exporter).build();
+        let provider = limits(SdkTracerProvider::builder())
+            .with_resource(resource)
+            .with_span_processor(CountedProcessor::new(batches, Arc::clone(&counts)))
+            .build();
+        Self {
+            provider,
+            counts,
+            runtime: None,
+        }
+    }
+
+    fn end(mut self) -> ExportSummary {
+        // What went wrong is counted.
+        let _counted = self.provider.shutdown_with_timeout(FLUSH_TIMEOUT);
+        if let Some(runtime) = self.runtime.take() {
+            // A runtime that is just dropped panics in async code.
+            runtime.shutdown_background();
+        }
+        let summary = self.counts.summary_at_end();
+        if summary.failed + summary.dropped > 0 {
+            tracing::warn!(
+                sent = summary.sent,
+                failed = summary.failed,
+                dropped = summary.dropped,
+                "spans were lost"
+            );
+        }
+        summary
+    }
+}
+
+/// The id of the trace that a span is of, as 32 hexadecimal digits; `None` if it is of none, or
+/// not sampled.
+pub fn trace_id(span: &tracing::Span) -> Option<String> {
+    let context = tracing_opentelemetry::OpenTelemetrySpanExt::context(span);
+    let span = context.span().span_context().clone();
+    span.is_sampled().then(|| span.trace_id().to_string())
+}
+
+fn exporter(
+    endpoint: &str,
+    protocol: Protocol,
+) -> std::result::Result<SpanExporter, opentelemetry_otlp::ExporterBuildError> {
+    let builder = SpanExporter::builder();
+    match protocol {
+        Protocol::Grpc => builder.with_tonic().with_endpoint(endpoint).build(),
+        Protocol::HttpProtobuf => builder
+            .with_http()
+            .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
+            .with_endpoint(endpoint)
+            .build(),
+    }
+}
+
+fn limits(builder: TracerProviderBuilder) -> TracerProviderBuilder {
+    builder
+        .with_max_links_per_span(MAX_LINKS)
+        .with_max_attributes_per_span(MAX_ATTRIBUTES)
+}
+
+fn resource(service_name: Option<&'static str>) -> Resource {
+    let mut attributes = vec![
+        KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
+        KeyValue::new("service.instance.id", uuid::Uuid::now_v7().to_string()),
+        KeyValue::new("process.pid", i64::from(std::process::id())),
+    ];
+    // Where the environment names the service, the SDK reads it by itself.
+    if let Some(name) = service_name {
+        attributes.push(KeyValue::new("service.name", name));
+    }
+    Resource::builder().with_attributes(attributes).build()
+}

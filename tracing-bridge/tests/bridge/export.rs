@@ -1,0 +1,185 @@
+//! Endpoints that are there, that speak HTTP, that are gone, and none.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use flightpath_tracing_bridge::{OtlpSettings, Protocol, Role, Telemetry, init};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use prost::Message;
+use tracing::subscriber::with_default;
+use tracing_subscriber::layer::SubscriberExt;
+
+use super::collector::{Received, collector, serve_grpc};
+
+/// Opens as many spans as asked for, with a subscriber of its own.
+fn emit(telemetry: &Telemetry, spans: usize) {
+    let subscriber = tracing_subscriber::registry().with(telemetry.layer());
+    with_default(subscriber, || {
+        for _ in 0..spans {
+            tracing::info_span!(parent: None, "span").in_scope(|| {});
+            // What the exporter's own libraries do is nobody's trace.
+            tracing::info_span!(target: "h2::client", parent: None, "own").in_scope(|| {});
+        }
+    });
+}
+
+/// A server that takes OTLP over HTTP.
+fn serve_http() -> (String, Received) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1/traces", listener.local_addr().unwrap());
+    let received = Received::default();
+    let spans = received.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            while let Some(body) = read_post(&mut stream) {
+                spans.add(ExportTraceServiceRequest::decode(&*body).unwrap());
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                stream.get_mut().write_all(answer).unwrap();
+            }
+        }
+    });
+    (url, received)
+}
+
+fn read_post(stream: &mut impl BufRead) -> Option<Vec<u8>> {
+    let mut length = 0;
+    let mut line = String::new();
+    stream.read_line(&mut line).ok()?;
+    assert!(
+        line.is_empty() || line.starts_with("POST /v1/traces "),
+        "{line}"
+    );
+    loop {
+        line.clear();
+        if stream.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        let header = line.trim().to_ascii_lowercase();
+        if header.is_empty() {
+            break;
+        }
+        if let Some(value) = header.strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).ok()?;
+    Some(body)
+}
+
+#[tokio::test]
+async fn all_spans_arrive_over_grpc_and_are_counted() {
+    let (address, received) = serve_grpc();
+    let settings = OtlpSettings::new(Role::Worker, format!("http://{address}"), Protocol::Grpc);
+    let telemetry = Telemetry::start(&settings).unwrap();
+    emit(&telemetry, 100);
+    let summary = telemetry.shutdown().await;
+    assert_eq!((summary.sent, summary.failed, summary.dropped), (100, 0, 0));
+    assert_eq!(received.len(), 100);
+}
+
+#[tokio::test]
+async fn all_spans_arrive_over_http_and_are_counted() {
+    let (url, received) = serve_http();
+    let settings = OtlpSettings::new(Role::Worker, url, Protocol::HttpProtobuf);
+    let telemetry = Telemetry::start(&settings).unwrap();
+    emit(&telemetry, 100);
+    let summary = telemetry.shutdown().await;
+    assert_eq!((summary.sent, summary.failed, summary.dropped), (100, 0, 0));
+    assert_eq!(received.len(), 100);
+}
+
+/// On the one thread of this runtime, which a blocking drop stops for its time.
+#[tokio::test(flavor = "current_thread")]
+async fn dropping_the_guard_sends_what_is_left() {
+    let (address, received) = serve_grpc();
+    let settings = OtlpSettings::new(Role::Worker, format!("http://{address}"), Protocol::Grpc);
+    let telemetry = Telemetry::start(&settings).unwrap();
+    emit(&telemetry, 3);
+    drop(telemetry);
+    assert_eq!(received.len(), 3);
+}
+
+#[test]
+fn the_guard_needs_no_runtime() {
+    let (address, received) = serve_grpc();
+    let settings = OtlpSettings::new(Role::Worker, format!("http://{address}"), Protocol::Grpc);
+    let telemetry = Telemetry::start(&settings).unwrap();
+    emit(&telemetry, 3);
+    assert_eq!(telemetry.flush().sent, 3);
+    drop(telemetry);
+    assert_eq!(received.len(), 3);
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_not_there_is_counted_as_failed() {
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
+    let endpoint = format!("http://{}", unused.unwrap());
+    for protocol in [Protocol::Grpc, Protocol::HttpProtobuf] {
+        let settings = OtlpSettings::new(Role::Worker, endpoint.clone(), protocol);
+        let telemetry = Telemetry::start(&settings).unwrap();
+        emit(&telemetry, 10);
+        let summary = telemetry.shutdown().await;
+        assert_eq!((summary.sent, summary.failed, summary.dropped), (0, 10, 0));
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_hangs_slows_nothing_and_no_span_is_unaccounted_for() {
+    // It listens, and never answers.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let settings = OtlpSettings::new(Role::Worker, endpoint, Protocol::Grpc);
+    let telemetry = Telemetry::start(&settings).unwrap();
+    let begin = Instant::now();
+    emit(&telemetry, 10_000);
+    assert!(
+        begin.elapsed() < Duration::from_secs(5),
+        "spans do not wait"
+    );
+    let summary = telemetry.shutdown().await;
+    assert!(
+        begin.elapsed() < Duration::from_secs(30),
+        "nor does the end for long"
+    );
+    assert_eq!(summary.sent, 0);
+    assert_eq!(summary.failed + summary.dropped, 10_000, "{summary:?}");
+    assert!(summary.dropped > 0, "the queue is shorter: {summary:?}");
+}
+
+#[tokio::test]
+async fn without_an_endpoint_nothing_is_exported() {
+    let settings = OtlpSettings::from_env(Role::Coordinator).unwrap();
+    assert_eq!(
+        settings.endpoint(),
+        None,
+        "tests run without OTEL_ variables"
+    );
+    let telemetry = Telemetry::start(&settings).unwrap();
+    assert!(!telemetry.is_exporting());
+    emit(&telemetry, 5);
+    assert_eq!(telemetry.shutdown().await.sent, 0);
+    // Nor is a subscriber set: any number of times.
+    assert!(!init(Role::Worker).unwrap().is_exporting());
+    assert!(!init(Role::Worker).unwrap().is_exporting());
+}
+
+#[test]
+fn a_subscriber_that_is_set_stays() {
+    let _global = collector();
+    let (address, received) = serve_grpc();
+    let settings = OtlpSettings::new(Role::Worker, format!("http://{address}"), Protocol::Grpc);
+    let message = settings.init().unwrap_err().to_string();
+    assert!(message.contains("Telemetry::layer"), "{message}");
+    tracing::info_span!(parent: None, "span").in_scope(|| {});
+    assert_eq!(received.len(), 0);
+}
+
+#[test]
+fn an_endpoint_that_is_no_url_is_named() {
+    let settings = OtlpSettings::new(Role::Worker, "no url", Protocol::Grpc);
+    let message = Telemetry::start(&settings).unwrap_err().to_string();
+    assert!(message.contains("no url"), "{message}");
+}

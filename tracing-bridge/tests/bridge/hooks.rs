@@ -1,0 +1,131 @@
+//! The hooks by themselves.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::Schema;
+use datafusion::execution::TaskContext;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
+use flightpath_core::{Headers, Hooks, QueryId, TaskKey};
+use futures::StreamExt;
+use opentelemetry::baggage::BaggageExt;
+use opentelemetry::trace::TraceContextExt;
+use opentelemetry::{Context, KeyValue};
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+use super::collector::{caller, collector, int};
+use super::traces::hooks;
+
+const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+fn task() -> TaskKey {
+    TaskKey {
+        query_id: QueryId::new(),
+        stage: 1,
+        task: 0,
+        attempt: 0,
+    }
+}
+
+fn headers(parent: &str, baggage: &str) -> Headers {
+    vec![
+        ("traceparent".to_string(), parent.into()),
+        ("baggage".to_string(), baggage.into()),
+    ]
+}
+
+fn empty(partitions: usize) -> Arc<dyn ExecutionPlan> {
+    Arc::new(EmptyExec::new(Arc::new(Schema::empty())).with_partitions(partitions))
+}
+
+#[test]
+fn without_a_valid_sampled_parent_a_worker_traces_nothing() {
+    let _collector = collector();
+    let hooks = hooks();
+    let unsampled = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+    for (parent, sampled) in [
+        (PARENT, true),
+        (unsampled, false),
+        ("00-xx-yy-01", false),
+        ("", false),
+    ] {
+        let headers = headers(parent, "");
+        let span = tracing::info_span!(parent: None, "task");
+        let span = hooks.task_span(span, &task(), &headers);
+        let (key, plan) = (task(), empty(1));
+        let _inside = span.enter();
+        let wrapped = hooks.wrap_plan(Arc::clone(&plan), Some((&key, &headers)));
+        assert_eq!(!Arc::ptr_eq(&wrapped.unwrap(), &plan), sampled, "{parent}");
+        assert_eq!(!hooks.stream_headers(&key).is_empty(), sampled, "{parent}");
+    }
+}
+
+#[test]
+fn baggage_reaches_the_task() {
+    let _collector = collector();
+    let hooks = hooks();
+    let given = Context::new().with_baggage([KeyValue::new("tenant", "ulm")]);
+    let _given = given.attach();
+    let stage = tracing::info_span!("stage");
+    let headers = stage.in_scope(|| hooks.task_headers(&task()));
+    let span = tracing::info_span!(parent: None, "task");
+    let span = hooks.task_span(span, &task(), &headers);
+    let context = span.context();
+    assert_eq!(context.baggage().get("tenant").unwrap().as_str(), "ulm");
+    let (stage, task) = (stage.context(), context);
+    let ids = [&stage, &task].map(|context| context.span().span_context().trace_id());
+    assert_eq!(ids[0], ids[1]);
+}
+
+#[test]
+fn too_much_baggage_leaves_the_trace_alone() {
+    let _collector = collector();
+    let hooks = hooks();
+    let long = format!("tenant=ulm,{}", "x=y,".repeat(25_000));
+    let span = tracing::info_span!(parent: None, "task");
+    let span = hooks.task_span(span, &task(), &headers(PARENT, &long));
+    let context = span.context();
+    assert!(context.baggage().is_empty());
+    let trace = context.span().span_context().trace_id().to_string();
+    assert_eq!(trace, PARENT[3..35]);
+}
+
+#[tokio::test]
+async fn partitions_that_run_one_after_the_other_share_one_span() {
+    let collector = collector();
+    let (root, id) = caller();
+    let plan = root.in_scope(|| hooks().wrap_plan(empty(3), None).unwrap());
+    let context = Arc::new(TaskContext::default());
+    for partition in 0..3 {
+        // From under the caller's span, from elsewhere, and from nowhere.
+        let elsewhere = tracing::info_span!(parent: None, "elsewhere");
+        let stream = match partition {
+            0 => root.in_scope(|| plan.execute(partition, Arc::clone(&context))),
+            1 => elsewhere.in_scope(|| plan.execute(partition, Arc::clone(&context))),
+            _ => plan.execute(partition, Arc::clone(&context)),
+        };
+        assert!(stream.unwrap().next().await.is_none());
+    }
+    drop((plan, root));
+    let trace = collector
+        .trace(id, |trace| !trace.named("caller").is_empty())
+        .await;
+    let [span] = trace.named("EmptyExec")[..] else {
+        panic!("not one:\n{}", trace.draw());
+    };
+    assert_eq!(int(span, "datafusion.partitions"), Some(3));
+    assert_eq!(trace.parent(span).unwrap().name, "caller");
+}
+
+#[tokio::test]
+async fn a_span_ends_with_its_plan_when_partitions_are_never_asked_for() {
+    let collector = collector();
+    let (root, id) = caller();
+    let plan = root.in_scope(|| hooks().wrap_plan(empty(3), None).unwrap());
+    let stream = root.in_scope(|| plan.execute(1, Arc::default()).unwrap());
+    drop((stream, plan, root));
+    let trace = collector
+        .trace(id, |trace| !trace.named("EmptyExec").is_empty())
+        .await;
+    assert_eq!(trace.named("EmptyExec").len(), 1);
+}

@@ -1,0 +1,11 @@
+//! What the bridge does, on real clusters.
+
+#![allow(clippy::unwrap_used)]
+
+mod collector;
+mod export;
+mod hooks;
+mod sql;
+mod support;
+mod traces;
+mod wrappers;
