@@ -2,6 +2,7 @@
 
 pub mod boundaries;
 pub mod boundary;
+mod boundary_exec;
 pub mod display;
 pub mod forward;
 pub mod hooks;

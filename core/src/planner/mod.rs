@@ -4,6 +4,7 @@ mod coordinator;
 mod distribute;
 pub mod leaf;
 pub mod local;
+mod rewrite;
 mod rule;
 
 use std::fmt::Debug;

@@ -3,6 +3,7 @@
 pub(crate) mod batch;
 #[cfg(test)]
 mod batch_tests;
+mod boundary_node;
 pub(crate) mod codec;
 pub(crate) mod compact;
 pub(crate) mod error;
