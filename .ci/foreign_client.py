@@ -132,7 +132,9 @@ def check_cancel(worker, sql, whole_query):
             expect(query.poll() is None, "the long query ended before anything was cancelled")
             return worker.running()
 
-        descriptor, state = wait_for("running task", PROGRESS, running)[0]
+        # Tasks of the last stage run as long as the query; those of others may end before the cancel arrives.
+        tasks = wait_for("running task", PROGRESS, running)
+        descriptor, state = max(tasks, key=lambda task: task[1]["stage"])
         key = check_task(worker, descriptor, state)
         target = {"query_id": key["query_id"]} if whole_query else key
         answer = worker.act("cancel", target)
