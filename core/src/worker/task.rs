@@ -200,7 +200,7 @@ impl Task {
             if state.over.is_some() {
                 return false;
             }
-            state.over = Some(reason.to_string());
+            state.over = Some(format!("cancelled: {reason}"));
             state.ended = Some(Instant::now());
             state.dropped += state.open;
             std::mem::take(&mut state.streams)
@@ -364,8 +364,8 @@ impl PartitionReader {
             None => {
                 self.end(Outcome::Dropped);
                 let over = self.task.state.lock().over.clone();
-                let reason = over.unwrap_or_else(|| "it was cut off".to_string());
-                Some(exec_err!("the task was cancelled: {reason}"))
+                let reason = over.unwrap_or_else(|| "cut off".to_string());
+                Some(exec_err!("the task was {reason}"))
             }
         }
     }

@@ -1,9 +1,11 @@
 //! Who leaves takes its tasks with it, and nobody else's.
 
+use arrow_flight::Action;
 use arrow_flight::decode::FlightRecordBatchStream;
 use datafusion::arrow::array::RecordBatch;
 use flightpath_testkit::Cluster;
 use futures::{StreamExt, TryStreamExt};
+use serde_json::json;
 
 use crate::bad_input::plan_of;
 use crate::big::{ALL, Big, JOINED, begun, config};
@@ -95,6 +97,29 @@ async fn a_control_stream_that_is_dropped() {
         assert_eq!(first + rest, 1_000_000);
         drop(control);
         idle(&cluster).await;
+    })
+    .await;
+}
+
+/// A reader that comes after the cancel was told only that the task is over.
+#[tokio::test]
+async fn a_task_cancelled_before_it_is_read_says_so() {
+    within(60, async {
+        let cluster = Cluster::start(1).await.unwrap();
+        let url = cluster.urls().remove(0);
+        let plan = plan_of(&cut(&rows_of("SELECT 1 AS v").await, 1));
+        let hello = Hello::new(&url);
+        let mut control = Control::greet(&url, hello.clone()).await.unwrap();
+        let task = hello.key(1, 0).with_plan(plan);
+        assert_eq!(control.task(task).await, None);
+        let mut client = connect(&url).await;
+        let query = tasks(&url).await[0]["query_id"].clone();
+        let cancel = Action::new("cancel", json!({ "query_id": query }).to_string());
+        let answers = client.do_action(cancel).await.unwrap().into_inner();
+        answers.try_collect::<Vec<_>>().await.unwrap();
+        let error = client.do_get(hello.key(1, 0).ticket(0)).await.unwrap_err();
+        let expected = "cancelled: a client asked for it";
+        assert!(error.message().contains(expected), "{error}");
     })
     .await;
 }
