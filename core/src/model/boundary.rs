@@ -131,7 +131,8 @@ pub struct ExchangeRequest<'a> {
 
 /// Carries streams from producer tasks to the boundaries that read them.
 ///
-/// An engine puts one into the session config of the [`TaskContext`] as an [`ExchangeHandle`].
+/// An engine puts one into the session config of the
+/// [`TaskContext`](datafusion::execution::TaskContext), as an [`ExchangeHandle`].
 #[async_trait]
 pub trait Exchange: Send + Sync {
     /// Opens one stream for each of the request's reads, in their order.
