@@ -139,6 +139,9 @@ impl Distributor<'_> {
                 place,
             });
         }
+        if limits_all(node) {
+            return self.node(node);
+        }
         if let Some(join) = node.downcast_ref::<HashJoinExec>()
             && *join.partition_mode() == PartitionMode::CollectLeft
         {
@@ -163,11 +166,10 @@ impl Distributor<'_> {
         let Some(splitter) = self.splitters.find(leaf.as_ref()) else {
             return Ok(one);
         };
-        // What one partition fetches is all that the query fetches.
-        let partitions = leaf.output_partitioning().partition_count();
-        if leaf.fetch().is_some() && partitions == 1 {
+        if limits_all(leaf) {
             return Ok(one);
         }
+        let partitions = leaf.output_partitioning().partition_count();
         let target = self.tasks * partitions.max(self.options.execution.target_partitions);
         let plan = splitter.expand(leaf, target, self.options)?;
         let place = match plan.output_partitioning().partition_count() {
@@ -246,8 +248,7 @@ impl Distributor<'_> {
         }
         let pinned = node.is::<ScalarSubqueryExec>()
             || inputs.iter().any(|input| input.part.place == Place::Pinned);
-        // Where DataFusion put a limit over one partition, it is a limit of the query.
-        let limited = node.fetch().is_some() && node.output_partitioning().partition_count() == 1;
+        let limited = limits_all(node);
         let spread = !pinned
             && !limited
             && inputs.iter().any(|input| input.part.place == Place::Many)
@@ -413,6 +414,12 @@ impl Distributor<'_> {
         }
         partitions(plan).map_or(self.tasks, |most| most.clamp(1, self.tasks))
     }
+}
+
+/// Whether a limit in this node is one over all rows: where there is one partition, DataFusion
+/// leaves it to the node alone. In many tasks each would put out as many.
+fn limits_all(node: &Arc<dyn ExecutionPlan>) -> bool {
+    node.fetch().is_some() && node.output_partitioning().partition_count() == 1
 }
 
 /// Whether equal keys are in one partition of one task. DataFusion counts a single partition as

@@ -2,7 +2,7 @@ use datafusion::arrow::compute::concat_batches;
 use flightpath_core::TaskStatus;
 use flightpath_testkit::compare::same_rows;
 
-use crate::fixture::{Setup, within};
+use crate::fixture::{Planned, Setup, within};
 
 /// A million rows, made by a join in each task.
 const MANY: &str = "SELECT a.id + b.id AS sum FROM sales a, sales b";
@@ -109,6 +109,33 @@ async fn each_task_sends_no_more_than_the_top() {
             );
         }
         same_rows(&rows, &local).unwrap();
+    })
+    .await;
+}
+
+/// With one partition DataFusion leaves the limit to the join alone; each task then kept it.
+#[tokio::test]
+async fn a_limit_that_a_join_took_over_is_not_kept_once_per_task() {
+    within(60, async {
+        let setup = Setup::new().await;
+        let one = "SET datafusion.execution.target_partitions = 1";
+        setup.ctx.sql(one).await.unwrap();
+        for join in [
+            "JOIN shops USING (shop)",
+            "LEFT JOIN shops USING (shop)",
+            "RIGHT JOIN shops USING (shop)",
+            "JOIN shops ON sales.shop < shops.shop",
+            "CROSS JOIN shops",
+        ] {
+            let sql = format!("SELECT id, city FROM sales {join} LIMIT 5");
+            let planned = Planned::new(&setup.ctx, &sql).await;
+            let rows = planned.collect().await.unwrap();
+            let rows: usize = rows.iter().map(|batch| batch.num_rows()).sum();
+            assert_eq!(rows, 5, "{join}\n{}", planned.shown());
+            // Where the limit goes to a scan as well, one task can do all of it.
+            let spread = planned.distributed().is_some();
+            assert!(spread || planned.shown().contains("limit=5"), "{join}");
+        }
     })
     .await;
 }
