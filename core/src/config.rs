@@ -9,6 +9,7 @@ use datafusion::common::config::{
     ConfigEntry, ConfigExtension, ConfigField, ExtensionOptions, Visit,
 };
 use datafusion::common::{DataFusionError, Result, config_err, config_namespace};
+use datafusion::config::ConfigOptions;
 
 config_namespace! {
     /// Settings of Flightpath, under the prefix `flightpath`.
@@ -47,6 +48,13 @@ config_namespace! {
 
         /// How long to wait for the reports of tasks once the query itself has ended.
         pub metrics_timeout: Timeout, default = Timeout::seconds(5)
+    }
+}
+
+impl FlightpathConfig {
+    /// The settings of a session; the defaults where it has not registered any.
+    pub(crate) fn of(options: &ConfigOptions) -> Self {
+        options.extensions.get().cloned().unwrap_or_default()
     }
 }
 

@@ -33,10 +33,7 @@ const SQL: &str = "
 
 #[tokio::main]
 async fn main() {
-    if let Err(error) = run().await {
-        eprintln!("error: {}", cli::explain(&error));
-        std::process::exit(1);
-    }
+    cli::exit_on_error(run().await);
 }
 
 async fn run() -> Result<()> {

@@ -29,10 +29,7 @@ struct Args {
 #[tokio::main]
 async fn main() {
     cli::init_logging(LevelFilter::WARN);
-    if let Err(error) = run(Args::parse()).await {
-        eprintln!("error: {}", cli::explain(&error));
-        std::process::exit(1);
-    }
+    cli::exit_on_error(run(Args::parse()).await);
 }
 
 async fn run(args: Args) -> Result<()> {

@@ -24,6 +24,14 @@ pub fn init_logging(level: LevelFilter) {
         .init();
 }
 
+/// Ends the process with what went wrong on stderr and the exit code 1, if something did.
+pub fn exit_on_error(outcome: Result<(), DataFusionError>) {
+    if let Err(error) = outcome {
+        eprintln!("error: {}", explain(&error));
+        std::process::exit(1);
+    }
+}
+
 /// An error in one line for people: what was being done, then why it failed, without a backtrace
 /// and without kinds such as "Execution error" that say nothing.
 pub fn explain(error: &DataFusionError) -> String {

@@ -25,6 +25,7 @@ use tracing::{Instrument, Span};
 
 use super::proto::DownKind;
 use super::query::Query;
+use crate::model::child::only_child;
 use crate::model::outcome::record_failure;
 use crate::model::reports::QueryReports;
 use crate::planner::Parts;
@@ -159,14 +160,12 @@ impl ExecutionPlan for DistributedExec {
 
     fn replace_children(
         self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
         _options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if children.len() != 1 {
-            return internal_err!("DistributedExec takes 1 child, not {}", children.len());
-        }
+        let input = only_child(self.name(), &children)?;
         Ok(Arc::new(Self::new(
-            children.remove(0),
+            input,
             Arc::clone(&self.local),
             self.parts.clone(),
         )))

@@ -21,7 +21,6 @@ use crate::model::boundary::{ExchangeRequest, StreamKey};
 use crate::model::hooks::Hooks;
 use crate::model::stage::{QueryId, TaskKey};
 use crate::wire::batch::BatchDecoder;
-use crate::wire::compact::weigh_batch;
 use crate::wire::error::{Origin, from_status, named};
 use crate::wire::metrics::encode_key;
 
@@ -51,13 +50,14 @@ impl Routes {
 
 /// Hands out streams of tasks that run in this process.
 pub(crate) trait LocalStreams: Debug + Send + Sync {
-    /// The stream, if the worker at `worker` is this one.
+    /// The stream, if the worker at `worker` is this one; adds what its batches weigh to `bytes`.
     fn local(
         &self,
         worker: &str,
         producer: &TaskKey,
         partition: usize,
         schema: &SchemaRef,
+        bytes: &Count,
     ) -> Option<Result<SendableRecordBatchStream>>;
 }
 
@@ -99,22 +99,17 @@ impl StreamReader {
             attempt: 0,
         };
         let worker = self.routes.worker(producer.stage, producer.task)?;
+        let schema = &request.schema;
         let local = self
             .local
             .as_ref()
-            .and_then(|local| local.local(&worker, &producer, read.partition, &request.schema));
+            .and_then(|local| local.local(&worker, &producer, read.partition, schema, &bytes));
         if let Some(stream) = local {
-            let counted = stream?.inspect_ok(move |batch| {
-                bytes.add(weigh_batch(batch).rows);
-            });
-            return Ok(Box::pin(RecordBatchStreamAdapter::new(
-                Arc::clone(&request.schema),
-                counted,
-            )));
+            return stream;
         }
         let opened = remote(self.clone(), worker, producer, read.partition, bytes);
         Ok(Box::pin(RecordBatchStreamAdapter::new(
-            Arc::clone(&request.schema),
+            Arc::clone(schema),
             futures::stream::once(opened).try_flatten(),
         )))
     }
@@ -127,11 +122,7 @@ async fn remote(
     partition: usize,
     bytes: Count,
 ) -> Result<impl Stream<Item = Result<RecordBatch>>> {
-    let origin = Origin {
-        worker: worker.clone(),
-        stage: producer.stage,
-        task: producer.task,
-    };
+    let origin = Origin::of(&worker, &producer);
     let unread = |error: DataFusionError| named(error, &origin);
     let ticket = Ticket {
         key: Some(encode_key(&producer)),

@@ -29,6 +29,7 @@ use crate::model::pairing::StageSlots;
 use crate::model::report::{TaskReport, TaskStatus};
 use crate::model::reports::{PlannedTask, QueryReports, TaskProgress};
 use crate::model::stage::{QueryId, Stage, TaskKey};
+use crate::model::summary::median;
 use crate::planner::Parts;
 use crate::wire::codec::Codec;
 use crate::wire::metrics::encode_key;
@@ -84,11 +85,7 @@ impl Query {
                 query_id,
                 routes: Arc::new(Routes::default()),
                 connections: parts.connections.clone(),
-                config: options
-                    .extensions
-                    .get::<FlightpathConfig>()
-                    .cloned()
-                    .unwrap_or_default(),
+                config: FlightpathConfig::of(options),
                 hooks: Arc::clone(&parts.hooks),
                 local: None,
             },
@@ -206,8 +203,9 @@ impl Query {
             if subqueries == Subqueries::Values {
                 self.begin(stage, *kind);
             }
+            let inputs = self.inputs(stage);
             for task in 0..stage.tasks {
-                let (key, worker, message) = self.task(stage, task, subqueries)?;
+                let (key, worker, message) = self.task(stage, task, &inputs, subqueries)?;
                 let control = controls
                     .get(&worker)
                     .ok_or_else(|| exec_datafusion_err!("worker {worker} is gone"))?;
@@ -289,22 +287,28 @@ impl Query {
         }
     }
 
-    fn task(
-        &self,
-        stage: &Stage,
-        task: usize,
-        subqueries: Subqueries,
-    ) -> Result<(TaskKey, String, proto::Task)> {
-        let key = self.key(stage, task);
-        let plan = narrow(&stage.plan, task, &self.parts.splitters)?;
-        let limit = self.shared.reader.config.max_plan_bytes;
-        let bytes = encode(&plan, &self.codec, subqueries, limit)?;
+    /// Where the tasks of the stages that `stage` reads run.
+    fn inputs(&self, stage: &Stage) -> Vec<Route> {
         let mut inputs = vec![];
         find_topmost(&stage.plan, &mut inputs);
         let routes = inputs.into_iter().map(|boundary| Route {
             stage: boundary.stage_id() as u64,
             workers: self.shared.reader.routes.of(boundary.stage_id()),
         });
+        routes.collect()
+    }
+
+    fn task(
+        &self,
+        stage: &Stage,
+        task: usize,
+        inputs: &[Route],
+        subqueries: Subqueries,
+    ) -> Result<(TaskKey, String, proto::Task)> {
+        let key = self.key(stage, task);
+        let plan = narrow(&stage.plan, task, &self.parts.splitters)?;
+        let limit = self.shared.reader.config.max_plan_bytes;
+        let bytes = encode(&plan, &self.codec, subqueries, limit)?;
         let span = self.shared.stages.lock();
         let span = span.get(&stage.id).and_then(|running| running.span.clone());
         let headers = span
@@ -313,7 +317,7 @@ impl Query {
         let message = proto::Task {
             key: Some(encode_key(&key)),
             plan: bytes.into(),
-            routes: routes.collect(),
+            routes: inputs.to_vec(),
             headers: headers_to_proto(headers),
             check: subqueries == Subqueries::Placeholders,
         };
@@ -419,21 +423,17 @@ impl Running {
         span.record("flightpath.stage.output_rows", number(self.rows));
         span.record("flightpath.stage.output_bytes", number(self.bytes));
         self.durations.sort_unstable();
-        let named = [
-            ("flightpath.stage.task_duration.min", 0),
-            (
-                "flightpath.stage.task_duration.median",
-                self.durations.len() / 2,
-            ),
-            (
-                "flightpath.stage.task_duration.max",
-                self.durations.len() - 1,
-            ),
-        ];
-        for (name, index) in named {
-            span.record(name, self.durations[index].0.as_secs_f64());
-        }
-        if let Some((_, slowest)) = self.durations.last() {
+        let tasks = self.durations.len();
+        let seconds = |name: &str, duration: Duration| {
+            span.record(name, duration.as_secs_f64());
+        };
+        let median = median(tasks, |task| self.durations[task].0);
+        seconds("flightpath.stage.task_duration.median", median);
+        if let (Some((least, _)), Some((most, slowest))) =
+            (self.durations.first(), self.durations.last())
+        {
+            seconds("flightpath.stage.task_duration.min", *least);
+            seconds("flightpath.stage.task_duration.max", *most);
             span.record("flightpath.stage.slowest_task", number(*slowest));
         }
         // A span ends when it is left for the last time.

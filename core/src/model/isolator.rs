@@ -13,6 +13,8 @@ use datafusion::physical_plan::{
     PlanProperties,
 };
 
+use crate::model::child::only_child;
+
 /// Stands over a leaf whose partitions are dealt out to `tasks` tasks, round robin: partition `p`
 /// of task `t` is partition `p * tasks + t` of the leaf.
 ///
@@ -110,20 +112,11 @@ impl ExecutionPlan for PartitionIsolatorExec {
 
     fn replace_children(
         self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
         _options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if children.len() != 1 {
-            return internal_err!(
-                "PartitionIsolatorExec takes 1 child, not {}",
-                children.len()
-            );
-        }
-        Ok(Arc::new(Self::with(
-            children.remove(0),
-            self.tasks,
-            self.narrowed,
-        )))
+        let input = only_child(self.name(), &children)?;
+        Ok(Arc::new(Self::with(input, self.tasks, self.narrowed)))
     }
 
     fn with_new_children(

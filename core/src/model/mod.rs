@@ -3,6 +3,7 @@
 pub mod boundaries;
 pub mod boundary;
 mod boundary_exec;
+pub(crate) mod child;
 pub mod display;
 pub mod forward;
 pub mod hooks;

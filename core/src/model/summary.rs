@@ -80,12 +80,18 @@ fn summarize(stage: &StageView, reports: &[Arc<TaskReport>]) -> Option<StageSumm
         reported: reports.len(),
         output_rows: total(|report| report.output_rows),
         output_bytes: total(|report| report.output_bytes),
-        median: match ran.len() {
-            0 => Duration::ZERO,
-            n => (ran[(n - 1) / 2].duration + ran[n / 2].duration) / 2,
-        },
+        median: median(ran.len(), |task| ran[task].duration),
         slowest: slowest.map_or(Duration::ZERO, |report| report.duration),
         slowest_task: slowest.map(|report| report.key.task),
         slowest_worker: slowest.map(|report| report.worker.clone()),
     })
+}
+
+/// The middle of `count` durations that `sorted` gives in order; of an even number, the mean of the
+/// middle two.
+pub(crate) fn median(count: usize, sorted: impl Fn(usize) -> Duration) -> Duration {
+    match count {
+        0 => Duration::ZERO,
+        n => (sorted((n - 1) / 2) + sorted(n / 2)) / 2,
+    }
 }

@@ -22,12 +22,12 @@ use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use datafusion::physical_plan::work_table::WorkTableExec;
 use datafusion::physical_plan::{
     Distribution, ExecutionPlan, ExecutionPlanProperties, Partitioning,
+    replace_children_if_necessary,
 };
 
 use super::leaf::LeafSplitters;
 use super::rewrite::{
     emits_build_rows, interleavable, isolated, keyed_here, merged, ordered_as_required, unmerged,
-    with_children,
 };
 use super::{BoundaryPlanner, Exchanged};
 use crate::model::boundaries::{NetworkBroadcast, NetworkCoalesce, NetworkShuffle};
@@ -117,7 +117,7 @@ impl Distributor<'_> {
             let input = self.plan(repartition.input())?;
             if input.place == Place::Pinned {
                 return Ok(Part {
-                    plan: with_children(node, vec![input.plan])?,
+                    plan: replace_children_if_necessary(Arc::clone(node), vec![input.plan])?,
                     place: Place::Pinned,
                 });
             }
@@ -135,7 +135,7 @@ impl Distributor<'_> {
             };
             let place = input.place.max(Place::One);
             return Ok(Part {
-                plan: with_children(node, vec![input.plan])?,
+                plan: replace_children_if_necessary(Arc::clone(node), vec![input.plan])?,
                 place,
             });
         }
@@ -195,7 +195,7 @@ impl Distributor<'_> {
             if copies {
                 let left = merged(self.broadcast(left)?.plan)?;
                 return Ok(Part {
-                    plan: with_children(node, vec![left, right.plan])?,
+                    plan: replace_children_if_necessary(Arc::clone(node), vec![left, right.plan])?,
                     place: Place::Many,
                 });
             }
@@ -220,7 +220,10 @@ impl Distributor<'_> {
         let right = self.in_one_task(right, false)?;
         Ok(Part {
             place: Place::One.max(left.place).max(right.place),
-            plan: with_children(node, vec![merged(left.plan)?, right.plan])?,
+            plan: replace_children_if_necessary(
+                Arc::clone(node),
+                vec![merged(left.plan)?, right.plan],
+            )?,
         })
     }
 
@@ -307,7 +310,7 @@ impl Distributor<'_> {
         let plan = match node.is::<InterleaveExec>() && !interleavable(&children) {
             // What it interleaved is no longer split alike; a union asks for nothing.
             true => UnionExec::try_new(children)?,
-            false => with_children(node, children)?,
+            false => replace_children_if_necessary(Arc::clone(node), children)?,
         };
         Ok(Part { plan, place })
     }

@@ -229,10 +229,7 @@ impl LeafSplitter for MemorySplitter {
         let Some(table) = source_of::<MemorySourceConfig>(leaf.as_ref()) else {
             return Ok(Arc::clone(leaf));
         };
-        let limit = options
-            .extensions
-            .get::<FlightpathConfig>()
-            .map_or(usize::MAX, |config| config.max_inline_bytes);
+        let limit = FlightpathConfig::of(options).max_inline_bytes;
         let bytes: usize = table
             .partitions()
             .iter()

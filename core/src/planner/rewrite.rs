@@ -7,12 +7,12 @@ use datafusion::physical_expr::{
     LexOrdering, OrderingRequirements, PhysicalExpr, PhysicalSortExpr,
 };
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
-use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{
     Distribution, ExecutionPlan, ExecutionPlanProperties, Partitioning,
+    replace_children_if_necessary,
 };
 
 use crate::model::boundary::NetworkBoundaryExt;
@@ -135,15 +135,5 @@ pub(super) fn isolated(
         .into_iter()
         .map(|child| isolated(child, tasks))
         .collect::<Result<_, DataFusionError>>()?;
-    with_children(plan, children)
-}
-
-pub(super) fn with_children(
-    node: &Arc<dyn ExecutionPlan>,
-    children: Vec<Arc<dyn ExecutionPlan>>,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    Arc::clone(node).replace_children(
-        children,
-        ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
-    )
+    replace_children_if_necessary(Arc::clone(plan), children)
 }

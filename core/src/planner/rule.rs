@@ -8,11 +8,10 @@ use datafusion::datasource::sink::DataSinkExec;
 use datafusion::execution::TaskContext;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
-use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::memory::LazyMemoryExec;
 use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
+use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use super::coordinator::Parts;
 use super::distribute::Distributor;
@@ -44,8 +43,7 @@ impl DistributedRule {
         plan: &Arc<dyn ExecutionPlan>,
         options: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let defaults = FlightpathConfig::default();
-        let config = options.extensions.get().unwrap_or(&defaults);
+        let config = FlightpathConfig::of(options);
         let workers = self.parts.workers()?.len();
         if workers == 0 {
             return plan_err!("there are no workers");
@@ -61,7 +59,7 @@ impl DistributedRule {
             stages: 0,
         };
         let root = distributor.root(plan)?;
-        self.check(&root, config)?;
+        self.check(&root, &config)?;
         let root = wrap_stages(&root)?;
         let distributed = DistributedExec::new(root, Arc::clone(plan), self.parts.clone());
         SanityCheckPlan::new().optimize(Arc::new(distributed), options)
@@ -85,10 +83,7 @@ impl PhysicalOptimizerRule for DistributedRule {
         plan: Arc<dyn ExecutionPlan>,
         options: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let enabled = options
-            .extensions
-            .get::<FlightpathConfig>()
-            .is_none_or(|config| config.enabled);
+        let enabled = FlightpathConfig::of(options).enabled;
         if !enabled || !scans(&plan) || is_planned(&plan) {
             return Ok(plan);
         }
@@ -98,10 +93,7 @@ impl PhysicalOptimizerRule for DistributedRule {
             let inputs = inputs
                 .map(|input| self.optimize(input, options))
                 .collect::<Result<_>>()?;
-            return plan.replace_children(
-                inputs,
-                ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
-            );
+            return replace_children_if_necessary(plan, inputs);
         }
         Ok(self.distribute(&plan, options).unwrap_or_else(|error| {
             let reason = reason(&error);

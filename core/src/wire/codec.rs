@@ -21,6 +21,7 @@ use prost::Message;
 use super::boundary_node::BoundaryNode;
 use crate::model::boundaries::BroadcastExec;
 use crate::model::boundary::NetworkBoundaryExt;
+use crate::model::child::only_child;
 use crate::model::isolator::PartitionIsolatorExec;
 
 /// Writes Flightpath's nodes itself and hands all others to the user's codec.
@@ -110,18 +111,14 @@ impl PhysicalExtensionCodec for Codec {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let node = Node::decode(buf)
             .map_err(|error| plan_datafusion_err!("a plan node of Flightpath expected: {error}"))?;
-        let one_input = || match inputs {
-            [input] => Ok(Arc::clone(input)),
-            _ => internal_err!("a node with 1 child expected, found {}", inputs.len()),
-        };
         match node.kind {
             Some(NodeKind::User(payload)) => self.user.try_decode(&payload, inputs, ctx, converter),
             Some(NodeKind::Isolator(isolator)) => Ok(Arc::new(PartitionIsolatorExec::narrowed(
-                one_input()?,
+                only_child("PartitionIsolatorExec", inputs)?,
                 isolator.tasks as usize,
             ))),
             Some(NodeKind::Broadcast(broadcast)) => Ok(Arc::new(BroadcastExec::new(
-                one_input()?,
+                only_child("BroadcastExec", inputs)?,
                 broadcast.copies.max(1) as usize,
             ))),
             Some(NodeKind::Boundary(boundary)) => {

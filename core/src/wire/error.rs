@@ -35,6 +35,8 @@ use prost::Message;
 use layer::{Layer, RemoteError};
 pub(crate) use status::{from_status, to_status};
 
+use crate::model::stage::TaskKey;
+
 /// Links of a chain that travel, counted from the root: of a longer one the outermost stay behind.
 /// Dropping a chain recurses, so bytes must not be able to build one of any length.
 const MAX_LAYERS: usize = 64;
@@ -56,6 +58,17 @@ pub struct Origin {
     pub stage: usize,
     /// Its place among the stage's tasks, from 0.
     pub task: usize,
+}
+
+impl Origin {
+    /// Of a task on the worker with this URL.
+    pub(crate) fn of(worker: &str, key: &TaskKey) -> Self {
+        Self {
+            worker: worker.to_string(),
+            stage: key.stage,
+            task: key.task,
+        }
+    }
 }
 
 impl fmt::Display for Origin {

@@ -1,22 +1,21 @@
 //! A stage's plan on its way to one task: narrowed to the task, encoded, decoded, checked.
 
-use std::cell::RefCell;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::Schema;
-use datafusion::common::{
-    DataFusionError, Result, ScalarValue, internal_err, plan_datafusion_err, resources_err,
-};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, ScalarValue, internal_err, plan_datafusion_err, resources_err};
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{DynamicFilterPhysicalExpr, lit};
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
-use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use datafusion::physical_plan::{
+    ExecutionPlan, ExecutionPlanProperties, replace_children_if_necessary,
+};
 use datafusion_proto::physical_plan::{
     DeduplicatingProtoConverter, PhysicalExtensionCodec, PhysicalPlanDecodeContext,
     PhysicalPlanNodeExt, PhysicalProtoConverterExtension,
@@ -53,10 +52,7 @@ pub(crate) fn narrow(
         .into_iter()
         .map(|child| narrow(child, task, splitters))
         .collect::<Result<_>>()?;
-    Arc::clone(plan).replace_children(
-        children,
-        ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
-    )
+    replace_children_if_necessary(Arc::clone(plan), children)
 }
 
 /// What to write for a scalar subquery.
@@ -208,16 +204,8 @@ impl StageEncoder {
             return Ok((!shared).then(|| lit(true)));
         }
         if let Some(subquery) = expr.downcast_ref::<ScalarSubqueryExpr>() {
-            let empty = RecordBatch::try_new_with_options(
-                Arc::new(Schema::empty()),
-                vec![],
-                &RecordBatchOptions::new().with_row_count(Some(1)),
-            )?;
-            let value = match (subquery.evaluate(&empty), self.subqueries) {
-                (Ok(ColumnarValue::Scalar(value)), _) => value,
-                (Ok(other), _) => {
-                    return internal_err!("a scalar subquery has the value {other:?}");
-                }
+            let value = match (value_of(subquery), self.subqueries) {
+                (Ok(value), _) => value,
                 (Err(_), Subqueries::Placeholders) => {
                     let field = subquery.return_field(&Schema::empty())?;
                     ScalarValue::try_from(field.data_type())?
@@ -270,27 +258,24 @@ impl PhysicalProtoConverterExtension for StageEncoder {
     }
 }
 
-/// Whether a plan, down to its boundaries, holds scalar subqueries that have no value yet.
+/// The value of a scalar subquery; an error before it has one.
+fn value_of(subquery: &ScalarSubqueryExpr) -> Result<ScalarValue> {
+    // It looks at no row: its value is beside the plan.
+    match subquery.evaluate(&RecordBatch::new_empty(Arc::new(Schema::empty())))? {
+        ColumnarValue::Scalar(value) => Ok(value),
+        other => internal_err!("a scalar subquery has the value {other:?}"),
+    }
+}
+
+/// Whether a plan, with the stages below it, holds scalar subqueries that have no value yet.
 pub(crate) fn awaits_subqueries(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    let pending = RefCell::new(false);
-    let look = |expr: &Arc<dyn PhysicalExpr>| {
-        use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-        expr.apply(|expr| {
-            if let Some(subquery) = expr.downcast_ref::<ScalarSubqueryExpr>()
-                && subquery
-                    .evaluate(&RecordBatch::new_empty(Arc::new(Schema::empty())))
-                    .is_err()
-            {
-                *pending.borrow_mut() = true;
-                return Ok(TreeNodeRecursion::Stop);
-            }
+    let mut pending = false;
+    let walked = plan.apply_expressions(&mut |root| {
+        root.apply(|expr| {
+            let subquery = expr.downcast_ref::<ScalarSubqueryExpr>();
+            pending |= subquery.is_some_and(|subquery| value_of(subquery).is_err());
             Ok(TreeNodeRecursion::Continue)
         })
-    };
-    // The closure fails never, so neither does the walk.
-    let walked: std::result::Result<_, DataFusionError> = plan.apply_expressions(&mut |e| look(e));
-    if walked.is_err() || *pending.borrow() {
-        return true;
-    }
-    plan.children().into_iter().any(awaits_subqueries)
+    });
+    walked.is_err() || pending || plan.children().into_iter().any(awaits_subqueries)
 }

@@ -37,7 +37,6 @@ use query::Registry;
 #[derive(Clone, Debug)]
 pub struct Worker {
     pub(crate) registry: Arc<Registry>,
-    max_plan_bytes: usize,
 }
 
 impl Worker {
@@ -53,7 +52,10 @@ impl Worker {
 
     /// The Flight service, for a tonic server.
     pub fn into_service(self) -> FlightServiceServer<Self> {
-        let limit = self.max_plan_bytes.saturating_add(MESSAGE_OVERHEAD);
+        let limit = self
+            .registry
+            .max_plan_bytes
+            .saturating_add(MESSAGE_OVERHEAD);
         FlightServiceServer::new(self)
             .max_decoding_message_size(limit)
             .max_encoding_message_size(usize::MAX)
@@ -144,7 +146,6 @@ impl WorkerBuilder {
         );
         Worker {
             registry: Arc::new(registry),
-            max_plan_bytes: self.max_plan_bytes,
         }
     }
 }

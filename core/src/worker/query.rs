@@ -8,6 +8,7 @@ use dashmap::mapref::entry::Entry;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result, exec_err, plan_datafusion_err, resources_err};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
+use datafusion::physical_plan::metrics::Count;
 use datafusion_proto::physical_plan::PhysicalExtensionCodec;
 use tokio::sync::watch;
 use tracing::Instrument;
@@ -39,7 +40,7 @@ pub(crate) struct Registry {
     pub(crate) hooks: Arc<dyn Hooks>,
     connections: Connections,
     /// Of the largest encoded plan that is accepted.
-    max_plan_bytes: usize,
+    pub(crate) max_plan_bytes: usize,
     queries: DashMap<QueryId, Arc<WorkerQuery>>,
     /// Changes when a query begins or ends.
     changed: watch::Sender<()>,
@@ -176,25 +177,12 @@ impl Reporting {
     }
 }
 
-impl std::fmt::Debug for Task {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Task")
-            .field("key", &self.key)
-            .finish_non_exhaustive()
-    }
-}
-
 impl WorkerQuery {
     fn new(registry: &Arc<Registry>, id: QueryId, hello: &Hello, up: Up) -> Result<Self> {
         let context = TaskContext::from(&registry.session);
         let mut config = context.session_config().clone();
         settings::apply(&hello.settings, config.options_mut())?;
-        let flightpath = config
-            .options()
-            .extensions
-            .get::<FlightpathConfig>()
-            .cloned()
-            .unwrap_or_default();
+        let flightpath = FlightpathConfig::of(config.options());
         let routes = Arc::new(Routes::default());
         let reader = StreamReader {
             query_id: id,
@@ -327,11 +315,7 @@ impl WorkerQuery {
     }
 
     pub(crate) fn origin(&self, key: &TaskKey) -> Origin {
-        Origin {
-            worker: self.url.clone(),
-            stage: key.stage,
-            task: key.task,
-        }
+        Origin::of(&self.url, key)
     }
 }
 
@@ -397,12 +381,13 @@ impl LocalStreams for Here {
         producer: &TaskKey,
         partition: usize,
         schema: &SchemaRef,
+        bytes: &Count,
     ) -> Option<Result<SendableRecordBatchStream>> {
         if worker != self.url {
             return None;
         }
         let registry = self.registry.upgrade()?;
-        Some(local_stream(&registry, producer, partition, schema))
+        Some(local_stream(&registry, producer, partition, schema, bytes))
     }
 }
 

@@ -7,6 +7,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::metrics::Count;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{Stream, StreamExt};
 use prost::Message;
@@ -25,12 +26,13 @@ use crate::wire::error::{named, to_status};
 /// Encoded messages that wait for the connection.
 const ENCODED_BUFFER: usize = 2;
 
-/// A partition for a reader in this process: batches as they are.
+/// A partition for a reader in this process: batches as they are, weighed once for both ends.
 pub(crate) fn local_stream(
     registry: &Arc<Registry>,
     producer: &TaskKey,
     partition: usize,
     schema: &SchemaRef,
+    bytes: &Count,
 ) -> Result<SendableRecordBatchStream> {
     let (query, task) = registry.task(producer)?;
     let origin = query.origin(producer);
@@ -39,13 +41,15 @@ pub(crate) fn local_stream(
         .span
         .in_scope(|| registry.hooks.stream_headers(producer));
     registry.hooks.stream_opened(producer, &headers);
-    let stream = futures::stream::unfold(reader, |mut reader| async move {
+    let read = bytes.clone();
+    let stream = futures::stream::unfold((reader, read), |(mut reader, read)| async move {
         let item = reader.next().await?;
         if let Ok(batch) = &item {
             let bytes = weigh_batch(batch).rows;
             reader.task().sent(batch.num_rows(), bytes);
+            read.add(bytes);
         }
-        Some((item, reader))
+        Some((item, (reader, read)))
     });
     let stream = stream.map(move |item| item.map_err(|error| named(error, &origin)));
     Ok(Box::pin(RecordBatchStreamAdapter::new(

@@ -1,5 +1,6 @@
 //! One task: a plan that runs when somebody reads from it, and reports when it ends.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -68,6 +69,14 @@ enum Item {
     Failed(Arc<DataFusionError>),
     /// All has been sent. A channel that closes without it was cut off.
     End,
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task")
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Task {
@@ -163,7 +172,7 @@ impl Task {
 
     /// A reader has come to its end, or left.
     fn reader_ended(self: &Arc<Self>, outcome: Outcome) {
-        let failed = {
+        let (failed, last) = {
             let mut state = self.state.lock();
             state.open = state.open.saturating_sub(1);
             let mut failed = None;
@@ -184,8 +193,7 @@ impl Task {
             }
             (failed, last)
         };
-        let (error, last) = failed;
-        if let Some(error) = error {
+        if let Some(error) = failed {
             self.ends.failed(&self.key, &error);
         }
         if last {

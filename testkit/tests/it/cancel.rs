@@ -4,7 +4,7 @@ use futures::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 use tonic::transport::Endpoint;
 
-use crate::fixture::{Setup, until, within};
+use crate::fixture::{Setup, eventually, within};
 
 /// A billion rows: nobody waits for its end.
 const ENDLESS: &str = "SELECT a.id + b.id + c.id AS sum FROM sales a, sales b, sales c";
@@ -42,12 +42,12 @@ async fn a_client_that_leaves_stops_all_tasks() {
         );
 
         drop(rows);
-        until("no worker has a task left", async || {
+        eventually("no worker has a task left", async || {
             tasks(&setup).await.is_empty()
         })
         .await;
         let reports = planned.reports();
-        until("every task has reported", async || {
+        eventually("every task has reported", async || {
             reports.missing().is_empty()
         })
         .await;
@@ -99,7 +99,7 @@ async fn anybody_can_cancel_a_query_on_a_worker() {
             error.contains("cancelled: a client asked for it"),
             "{error}"
         );
-        until("no worker has a task left", async || {
+        eventually("no worker has a task left", async || {
             tasks(&setup).await.is_empty()
         })
         .await;

@@ -31,18 +31,6 @@ pub(crate) async fn within<T>(seconds: u64, work: impl Future<Output = T>) -> T 
     ended.unwrap_or_else(|_| panic!("not done within {bound:?}"))
 }
 
-/// Waits until `state` holds. Only what other machines would see from outside is asked for again
-/// and again.
-pub(crate) async fn until<F: Future<Output = bool>>(what: &str, state: impl Fn() -> F) {
-    let asking = async {
-        while !state().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let ended = tokio::time::timeout(Duration::from_secs(20), asking).await;
-    assert!(ended.is_ok(), "waited in vain until {what}");
-}
-
 /// `sales(id, shop, amount)` and `shops(shop, city)` as Parquet files, removed when dropped.
 pub(crate) struct Tables(TempDir);
 

@@ -24,6 +24,7 @@ use tokio::sync::watch;
 
 use super::coalesce::side_by_side;
 use crate::model::boundary::{BoundaryKind, ExchangeShape, NetworkBoundary, StreamKey};
+use crate::model::child::only_child;
 
 /// Brings every partition of every producer task to every consumer task.
 ///
@@ -267,13 +268,11 @@ impl ExecutionPlan for BroadcastExec {
 
     fn replace_children(
         self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
         _options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if children.len() != 1 {
-            return internal_err!("BroadcastExec takes 1 child, not {}", children.len());
-        }
-        Ok(Arc::new(Self::new(children.remove(0), self.copies)))
+        let input = only_child(self.name(), &children)?;
+        Ok(Arc::new(Self::new(input, self.copies)))
     }
 
     fn with_new_children(
