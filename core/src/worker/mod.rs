@@ -14,6 +14,7 @@ mod server;
 mod service;
 mod stream;
 mod task;
+mod yielding;
 
 use std::sync::Arc;
 

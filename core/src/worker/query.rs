@@ -16,6 +16,7 @@ use tracing::Instrument;
 use super::control::Up;
 use super::stream::local_stream;
 use super::task::{Task, TaskEnds};
+use super::yielding::yielding;
 use crate::config::FlightpathConfig;
 use crate::engine::connect::Connections;
 use crate::engine::exchange::{LocalStreams, Routes, StreamReader};
@@ -263,6 +264,7 @@ impl WorkerQuery {
         let plan = {
             let _inside = span.enter();
             caught("wrapping a plan", || {
+                let plan = yielding(plan)?;
                 registry.hooks.wrap_plan(plan, Some((&key, &headers)))
             })?
         };

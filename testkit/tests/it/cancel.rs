@@ -9,6 +9,10 @@ use crate::fixture::{Setup, eventually, within};
 /// A billion rows: nobody waits for its end.
 const ENDLESS: &str = "SELECT a.id + b.id + c.id AS sum FROM sales a, sales b, sales c";
 
+/// As many, none of which comes out: the nodes of a task hand each other batches without a pause.
+const BUSY: &str = "SELECT count(*) FROM sales a, sales b, sales c, sales d
+    WHERE a.amount + b.amount + c.amount + d.amount < 0";
+
 async fn client(url: &str) -> FlightClient {
     let endpoint = Endpoint::from_shared(url.to_string()).unwrap();
     FlightClient::new(endpoint.connect().await.unwrap())
@@ -104,6 +108,27 @@ async fn anybody_can_cancel_a_query_on_a_worker() {
         })
         .await;
         assert!(planned.reports().missing().is_empty());
+    })
+    .await;
+}
+
+/// Such a task held its thread until its end, and could be stopped no earlier.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_task_that_never_waits_is_stopped() {
+    within(60, async {
+        let setup = Setup::new().await;
+        let planned = setup.plan(BUSY).await;
+        let reading = tokio::spawn(planned.stream().try_collect::<Vec<_>>());
+        let running = |task: &Value| task["status"] == "running" && task["stage"] == 4;
+        eventually("the joins run", async || {
+            tasks(&setup).await.iter().any(running)
+        })
+        .await;
+        reading.abort();
+        eventually("no worker has a task left", async || {
+            tasks(&setup).await.is_empty()
+        })
+        .await;
     })
     .await;
 }
