@@ -20,16 +20,14 @@ use datafusion::physical_plan::{
 use futures::StreamExt;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tracing::field::Empty;
-use tracing::{Instrument, Span};
+use tracing::Instrument;
 
 use super::proto::DownKind;
 use super::query::Query;
+use super::query_span::QuerySpan;
 use crate::model::child::only_child;
-use crate::model::outcome::record_failure;
 use crate::model::reports::QueryReports;
 use crate::planner::Parts;
-use crate::wire::error::kind_of;
 
 /// Runs a distributed plan: sends the stages below it to workers and puts out their result, in
 /// one partition. The nodes between it and the topmost boundaries run here, on the coordinator.
@@ -42,28 +40,6 @@ pub struct DistributedExec {
     parts: Parts,
     properties: Arc<PlanProperties>,
     runs: Arc<Runs>,
-}
-
-/// An extension of a session config: the span that covers an execution, in place of one that
-/// [`DistributedExec`] opens. It should come from [`query_span`].
-#[derive(Clone, Debug)]
-pub struct QuerySpan(pub Span);
-
-/// Opens the span of a query, with the fields that its execution fills in.
-pub fn query_span() -> Span {
-    tracing::info_span!(
-        "query",
-        db.system.name = "datafusion",
-        db.query.text = Empty,
-        flightpath.query.id = Empty,
-        flightpath.stage.count = Empty,
-        flightpath.task.count = Empty,
-        flightpath.worker.count = Empty,
-        flightpath.retry.count = 0,
-        "error.type" = Empty,
-        otel.status_code = Empty,
-        otel.status_description = Empty,
-    )
 }
 
 /// The executions of one plan.
@@ -191,8 +167,10 @@ impl ExecutionPlan for DistributedExec {
         }
         let again = self.runs.used.swap(true, Ordering::AcqRel);
         let given = context.session_config().get_extension::<QuerySpan>();
-        let span = given.map_or_else(query_span, |given| given.0.clone());
-        let query = Query::new(&self.parts, &context, span.clone())?;
+        let shown = given.map_or_else(QuerySpan::open, |given| QuerySpan::clone(&given));
+        let span = shown.span().clone();
+        let query = Query::new(&self.parts, &context, span.clone())
+            .inspect_err(|error| shown.failed(error))?;
         if !span.is_disabled() {
             span.record("flightpath.query.id", tracing::field::display(query.id()));
         }
@@ -208,11 +186,12 @@ impl ExecutionPlan for DistributedExec {
             permit: None,
             rows: None,
             emitted: false,
-            span,
+            shown,
         };
         let stream = futures::stream::unfold(run, |mut run| async move {
-            let span = run.span.clone();
+            let span = run.shown.span().clone();
             let item = run.next().instrument(span).await?;
+            let item = item.inspect_err(|error| run.shown.failed(error));
             Some((item, run))
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(
@@ -236,7 +215,7 @@ struct Run {
     permit: Option<OwnedSemaphorePermit>,
     rows: Option<SendableRecordBatchStream>,
     emitted: bool,
-    span: Span,
+    shown: QuerySpan,
 }
 
 impl Run {
@@ -260,14 +239,10 @@ impl Run {
                 self.end(&query, DownKind::Cancel(error.to_string()), Err(&error))
                     .await;
                 let Some(refusal) = refusal else {
-                    if !self.span.is_disabled() {
-                        let message = error.strip_backtrace();
-                        record_failure(&self.span, kind_of(&error), &message);
-                    }
                     return Some(Err(error));
                 };
                 tracing::warn!("{refusal}; the query runs locally");
-                match execute_stream(Arc::clone(&self.local), Arc::clone(&self.context)) {
+                match self.local_rows(&query) {
                     Ok(rows) => self.rows.insert(rows).next().await,
                     Err(error) => Some(Err(error)),
                 }
@@ -278,6 +253,13 @@ impl Run {
                 None
             }
         }
+    }
+
+    fn local_rows(&self, query: &Query) -> Result<SendableRecordBatchStream> {
+        let trace = query.trace_options(&self.local, 0);
+        let local = Arc::clone(&self.local);
+        let local = self.parts.hooks.wrap_plan(local, None, trace)?;
+        execute_stream(local, Arc::clone(&self.context))
     }
 
     async fn distributed(&mut self, query: &Arc<Query>) -> Result<Option<RecordBatch>> {
@@ -303,7 +285,9 @@ impl Run {
         }
         self.parts.hooks.query_begins(query.id());
         query.check_workers()?;
-        let input = self.parts.hooks.wrap_plan(Arc::clone(&self.input), None)?;
+        let trace = query.trace_options(&self.input, 0);
+        let input = Arc::clone(&self.input);
+        let input = self.parts.hooks.wrap_plan(input, None, trace)?;
         query.prepare(&input).await?;
         self.rows = Some(query.execute(&input, &self.context)?);
         Ok(())
@@ -344,6 +328,6 @@ impl Drop for Run {
             hooks.query_ends(query.id(), Err(&left));
             drop(permit);
         };
-        runtime.spawn(ending.instrument(self.span.clone()));
+        runtime.spawn(ending.instrument(self.shown.span().clone()));
     }
 }

@@ -8,6 +8,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use super::report::TaskReport;
 use super::stage::{QueryId, TaskKey};
+use super::trace::TraceOptions;
 
 /// Names and values that travel with tasks and streams, in message bodies.
 pub type Headers = Vec<(String, Vec<u8>)>;
@@ -31,14 +32,14 @@ pub trait Hooks: Debug + Send + Sync {
     /// On the coordinator: a task has reported.
     fn task_reports(&self, _report: &TaskReport) {}
 
-    /// On a worker: a span for the task whose headers came with it. Everything that the task
-    /// does is inside it. By default a child of nothing, named `task`.
+    /// On a worker: a span for the task whose headers came with it, if its trace shows tasks.
+    /// Everything that the task does is inside it. By default a child of nothing, named `task`.
     fn task_span(&self, span: tracing::Span, _task: &TaskKey, _headers: &Headers) -> tracing::Span {
         span
     }
 
     /// Where a plan is about to run: on a worker after decoding, with the task and its headers;
-    /// on the coordinator for its own part, with neither.
+    /// on the coordinator for its own part, with neither. `trace` says what its trace shows.
     ///
     /// # Errors
     /// If it cannot be wrapped; the task or query then fails.
@@ -46,6 +47,7 @@ pub trait Hooks: Debug + Send + Sync {
         &self,
         plan: Arc<dyn ExecutionPlan>,
         _task: Option<(&TaskKey, &Headers)>,
+        _trace: TraceOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(plan)
     }
@@ -57,6 +59,17 @@ pub trait Hooks: Debug + Send + Sync {
 
     /// Where a stream is read: what the producer answered. For streams within a worker too.
     fn stream_opened(&self, _producer: &TaskKey, _headers: &Headers) {}
+
+    /// Where a request to a worker is made that has a span of its own: it travels with these
+    /// headers.
+    fn request_headers(&self) -> Headers {
+        vec![]
+    }
+
+    /// On a worker: a span for a request whose headers came with it.
+    fn request_span(&self, span: tracing::Span, _headers: &Headers) -> tracing::Span {
+        span
+    }
 }
 
 /// Hooks that do nothing.
