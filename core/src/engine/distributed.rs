@@ -27,7 +27,7 @@ use super::proto::DownKind;
 use super::query::Query;
 use crate::model::child::only_child;
 use crate::model::outcome::record_failure;
-use crate::model::reports::QueryReports;
+use crate::model::reports::{QueryOutcome, QueryReports};
 use crate::planner::Parts;
 use crate::wire::error::kind_of;
 
@@ -193,12 +193,15 @@ impl ExecutionPlan for DistributedExec {
         let given = context.session_config().get_extension::<QuerySpan>();
         let span = given.map_or_else(query_span, |given| given.0.clone());
         let query = Query::new(&self.parts, &context, span.clone())?;
+        let reports = Arc::clone(query.reports());
         if !span.is_disabled() {
             span.record("flightpath.query.id", tracing::field::display(query.id()));
         }
-        *self.runs.last.lock() = Some(Arc::clone(query.reports()));
+        *self.runs.last.lock() = Some(Arc::clone(&reports));
         let run = Run {
             query: Some(Arc::new(query)),
+            refused: None,
+            reports,
             parts: self.parts.clone(),
             input: Arc::clone(&self.input),
             again,
@@ -207,7 +210,6 @@ impl ExecutionPlan for DistributedExec {
             turn: self.runs.turn.clone(),
             permit: None,
             rows: None,
-            emitted: false,
             span,
         };
         let stream = futures::stream::unfold(run, |mut run| async move {
@@ -226,6 +228,9 @@ impl ExecutionPlan for DistributedExec {
 struct Run {
     /// Until the query has ended, in whatever way.
     query: Option<Arc<Query>>,
+    /// Why the local plan runs in place of the query, while it does.
+    refused: Option<String>,
+    reports: Arc<QueryReports>,
     parts: Parts,
     input: Arc<dyn ExecutionPlan>,
     /// Whether the nodes of `input` have been run before.
@@ -235,31 +240,37 @@ struct Run {
     turn: Option<Arc<Semaphore>>,
     permit: Option<OwnedSemaphorePermit>,
     rows: Option<SendableRecordBatchStream>,
-    emitted: bool,
     span: Span,
 }
 
 impl Run {
     async fn next(&mut self) -> Option<Result<RecordBatch>> {
+        let item = self.item().await;
+        if let Some(Ok(batch)) = &item {
+            self.reports.put_out(batch.num_rows() as u64);
+        }
+        item
+    }
+
+    async fn item(&mut self) -> Option<Result<RecordBatch>> {
         let Some(query) = self.query.clone() else {
             // Either it runs locally now, or it has ended.
-            return self.rows.as_mut()?.next().await;
+            return self.local_item().await;
         };
         let item = match self.distributed(&query).await {
             Ok(item) => item.map(Ok),
             Err(error) => Some(Err(error)),
         };
         match item {
-            Some(Ok(batch)) => {
-                self.emitted = true;
-                Some(Ok(batch))
-            }
+            Some(Ok(batch)) => Some(Ok(batch)),
             Some(Err(error)) => {
                 self.rows = None;
-                let refusal = query.refusal().filter(|_| !self.emitted);
+                let refusal = (query.refusal()).filter(|_| self.reports.output_rows() == 0);
+                let at = self.reports.elapsed();
                 self.end(&query, DownKind::Cancel(error.to_string()), Err(&error))
                     .await;
                 let Some(refusal) = refusal else {
+                    self.reports.end(at, failed(&error));
                     if !self.span.is_disabled() {
                         let message = error.strip_backtrace();
                         record_failure(&self.span, kind_of(&error), &message);
@@ -267,17 +278,39 @@ impl Run {
                     return Some(Err(error));
                 };
                 tracing::warn!("{refusal}; the query runs locally");
+                self.refused = Some(refusal);
+                self.reports.run_plan(Arc::clone(&self.local));
                 match execute_stream(Arc::clone(&self.local), Arc::clone(&self.context)) {
-                    Ok(rows) => self.rows.insert(rows).next().await,
-                    Err(error) => Some(Err(error)),
+                    Ok(rows) => self.rows = Some(rows),
+                    Err(error) => {
+                        self.reports.end(self.reports.elapsed(), failed(&error));
+                        return Some(Err(error));
+                    }
                 }
+                self.local_item().await
             }
             None => {
                 self.rows = None;
+                let at = self.reports.elapsed();
                 self.end(&query, Query::finish(), Ok(())).await;
+                self.reports.end(at, QueryOutcome::Finished);
                 None
             }
         }
+    }
+
+    /// The next batch of the local plan, if that runs.
+    async fn local_item(&mut self) -> Option<Result<RecordBatch>> {
+        let item = self.rows.as_mut()?.next().await;
+        let outcome = match &item {
+            Some(Ok(_)) => return item,
+            Some(Err(error)) => failed(error),
+            None => QueryOutcome::Local {
+                reason: self.refused.take().unwrap_or_default(),
+            },
+        };
+        self.reports.end(self.reports.elapsed(), outcome);
+        item
     }
 
     async fn distributed(&mut self, query: &Arc<Query>) -> Result<Option<RecordBatch>> {
@@ -305,6 +338,7 @@ impl Run {
         query.check_workers()?;
         let input = self.parts.hooks.wrap_plan(Arc::clone(&self.input), None)?;
         query.prepare(&input).await?;
+        self.reports.run_plan(Arc::clone(&input));
         self.rows = Some(query.execute(&input, &self.context)?);
         Ok(())
     }
@@ -322,15 +356,24 @@ impl Run {
     }
 }
 
+fn failed(error: &DataFusionError) -> QueryOutcome {
+    QueryOutcome::Failed {
+        kind: kind_of(error).to_string(),
+        message: error.strip_backtrace(),
+    }
+}
+
 impl Drop for Run {
     /// The client has left: stops the tasks, and collects what they report.
     fn drop(&mut self) {
+        let (reports, at) = (Arc::clone(&self.reports), self.reports.elapsed());
         let Some(query) = self.query.take() else {
-            return;
+            // Does nothing if the local plan has come to its end.
+            return reports.end(at, QueryOutcome::Cancelled);
         };
         // Without a runtime the control streams just close, which stops the tasks as well.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return;
+            return reports.end(at, QueryOutcome::Cancelled);
         };
         let (hooks, permit, rows) = (
             Arc::clone(&self.parts.hooks),
@@ -342,6 +385,7 @@ impl Drop for Run {
             let left = DataFusionError::Execution("the client stopped reading".to_string());
             query.end(DownKind::Cancel(left.to_string())).await;
             hooks.query_ends(query.id(), Err(&left));
+            reports.end(at, QueryOutcome::Cancelled);
             drop(permit);
         };
         runtime.spawn(ending.instrument(self.span.clone()));
