@@ -26,8 +26,9 @@ use super::proto::DownKind;
 use super::query::Query;
 use super::query_span::QuerySpan;
 use crate::model::child::only_child;
-use crate::model::reports::QueryReports;
+use crate::model::reports::{QueryOutcome, QueryReports};
 use crate::planner::Parts;
+use crate::wire::error::kind_of;
 
 /// Runs a distributed plan: sends the stages below it to workers and puts out their result, in
 /// one partition. The nodes between it and the topmost boundaries run here, on the coordinator.
@@ -171,12 +172,15 @@ impl ExecutionPlan for DistributedExec {
         let span = shown.span().clone();
         let query = Query::new(&self.parts, &context, span.clone())
             .inspect_err(|error| shown.failed(error))?;
+        let reports = Arc::clone(query.reports());
         if !span.is_disabled() {
             span.record("flightpath.query.id", tracing::field::display(query.id()));
         }
-        *self.runs.last.lock() = Some(Arc::clone(query.reports()));
+        *self.runs.last.lock() = Some(Arc::clone(&reports));
         let run = Run {
             query: Some(Arc::new(query)),
+            refused: None,
+            reports,
             parts: self.parts.clone(),
             input: Arc::clone(&self.input),
             again,
@@ -185,7 +189,6 @@ impl ExecutionPlan for DistributedExec {
             turn: self.runs.turn.clone(),
             permit: None,
             rows: None,
-            emitted: false,
             shown,
         };
         let stream = futures::stream::unfold(run, |mut run| async move {
@@ -205,6 +208,9 @@ impl ExecutionPlan for DistributedExec {
 struct Run {
     /// Until the query has ended, in whatever way.
     query: Option<Arc<Query>>,
+    /// Why the local plan runs in place of the query, while it does.
+    refused: Option<String>,
+    reports: Arc<QueryReports>,
     parts: Parts,
     input: Arc<dyn ExecutionPlan>,
     /// Whether the nodes of `input` have been run before.
@@ -214,42 +220,56 @@ struct Run {
     turn: Option<Arc<Semaphore>>,
     permit: Option<OwnedSemaphorePermit>,
     rows: Option<SendableRecordBatchStream>,
-    emitted: bool,
     shown: QuerySpan,
 }
 
 impl Run {
     async fn next(&mut self) -> Option<Result<RecordBatch>> {
+        let item = self.item().await;
+        if let Some(Ok(batch)) = &item {
+            self.reports.put_out(batch.num_rows() as u64);
+        }
+        item
+    }
+
+    async fn item(&mut self) -> Option<Result<RecordBatch>> {
         let Some(query) = self.query.clone() else {
             // Either it runs locally now, or it has ended.
-            return self.rows.as_mut()?.next().await;
+            return self.local_item().await;
         };
         let item = match self.distributed(&query).await {
             Ok(item) => item.map(Ok),
             Err(error) => Some(Err(error)),
         };
         match item {
-            Some(Ok(batch)) => {
-                self.emitted = true;
-                Some(Ok(batch))
-            }
+            Some(Ok(batch)) => Some(Ok(batch)),
             Some(Err(error)) => {
                 self.rows = None;
-                let refusal = query.refusal().filter(|_| !self.emitted);
+                let refusal = (query.refusal()).filter(|_| self.reports.output_rows() == 0);
+                let at = self.reports.elapsed();
                 self.end(&query, DownKind::Cancel(error.to_string()), Err(&error))
                     .await;
                 let Some(refusal) = refusal else {
+                    self.reports.end(at, failed(&error));
                     return Some(Err(error));
                 };
                 tracing::warn!("{refusal}; the query runs locally");
+                self.refused = Some(refusal);
+                self.reports.run_plan(Arc::clone(&self.local));
                 match self.local_rows(&query) {
-                    Ok(rows) => self.rows.insert(rows).next().await,
-                    Err(error) => Some(Err(error)),
+                    Ok(rows) => self.rows = Some(rows),
+                    Err(error) => {
+                        self.reports.end(self.reports.elapsed(), failed(&error));
+                        return Some(Err(error));
+                    }
                 }
+                self.local_item().await
             }
             None => {
                 self.rows = None;
+                let at = self.reports.elapsed();
                 self.end(&query, Query::finish(), Ok(())).await;
+                self.reports.end(at, QueryOutcome::Finished);
                 None
             }
         }
@@ -260,6 +280,20 @@ impl Run {
         let local = Arc::clone(&self.local);
         let local = self.parts.hooks.wrap_plan(local, None, trace)?;
         execute_stream(local, Arc::clone(&self.context))
+    }
+
+    /// The next batch of the local plan, if that runs.
+    async fn local_item(&mut self) -> Option<Result<RecordBatch>> {
+        let item = self.rows.as_mut()?.next().await;
+        let outcome = match &item {
+            Some(Ok(_)) => return item,
+            Some(Err(error)) => failed(error),
+            None => QueryOutcome::Local {
+                reason: self.refused.take().unwrap_or_default(),
+            },
+        };
+        self.reports.end(self.reports.elapsed(), outcome);
+        item
     }
 
     async fn distributed(&mut self, query: &Arc<Query>) -> Result<Option<RecordBatch>> {
@@ -289,6 +323,7 @@ impl Run {
         let input = Arc::clone(&self.input);
         let input = self.parts.hooks.wrap_plan(input, None, trace)?;
         query.prepare(&input).await?;
+        self.reports.run_plan(Arc::clone(&input));
         self.rows = Some(query.execute(&input, &self.context)?);
         Ok(())
     }
@@ -306,15 +341,24 @@ impl Run {
     }
 }
 
+fn failed(error: &DataFusionError) -> QueryOutcome {
+    QueryOutcome::Failed {
+        kind: kind_of(error).to_string(),
+        message: error.strip_backtrace(),
+    }
+}
+
 impl Drop for Run {
     /// The client has left: stops the tasks, and collects what they report.
     fn drop(&mut self) {
+        let (reports, at) = (Arc::clone(&self.reports), self.reports.elapsed());
         let Some(query) = self.query.take() else {
-            return;
+            // Does nothing if the local plan has come to its end.
+            return reports.end(at, QueryOutcome::Cancelled);
         };
         // Without a runtime the control streams just close, which stops the tasks as well.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return;
+            return reports.end(at, QueryOutcome::Cancelled);
         };
         let (hooks, permit, rows) = (
             Arc::clone(&self.parts.hooks),
@@ -326,6 +370,7 @@ impl Drop for Run {
             let left = DataFusionError::Execution("the client stopped reading".to_string());
             query.end(DownKind::Cancel(left.to_string())).await;
             hooks.query_ends(query.id(), Err(&left));
+            reports.end(at, QueryOutcome::Cancelled);
             drop(permit);
         };
         runtime.spawn(ending.instrument(self.shown.span().clone()));

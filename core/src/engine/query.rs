@@ -203,6 +203,7 @@ impl Query {
                     .get(&worker)
                     .ok_or_else(|| exec_datafusion_err!("worker {worker} is gone"))?;
                 answers.push((key, worker, control.dispatch(key, message).await?));
+                self.shared.reports.dispatched(key);
             }
         }
         for (key, worker, answer) in answers {
@@ -281,11 +282,15 @@ impl Query {
         consumer: usize,
     ) -> TraceOptions {
         let mut options = self.shared.reader.config.trace_options();
-        if options.detail > TraceDetail::Task
-            && !self.span.is_disabled()
-            && !self.budget.take(spans(plan, consumer, options.detail))
-        {
+        if options.detail <= TraceDetail::Task || self.span.is_disabled() {
+            return options;
+        }
+        let whole = !self.budget.is_truncated();
+        if !self.budget.take(spans(plan, consumer, options.detail)) {
             options.detail = TraceDetail::Task;
+            if whole {
+                self.span.record("flightpath.trace.truncated", true);
+            }
         }
         options
     }
@@ -359,9 +364,6 @@ impl Query {
             .collect();
         self.span
             .record("flightpath.worker.count", number(workers.len()));
-        if self.budget.is_truncated() {
-            self.span.record("flightpath.trace.truncated", true);
-        }
     }
 
     /// Ends the query on all workers and waits, for a bounded time, for what they have to report.
