@@ -23,9 +23,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
+use super::begun::Begun;
 use super::proto::DownKind;
 use super::query::Query;
 use crate::model::child::only_child;
+use crate::model::hooks::ClientLeft;
 use crate::model::outcome::record_failure;
 use crate::model::reports::QueryReports;
 use crate::planner::Parts;
@@ -208,6 +210,7 @@ impl ExecutionPlan for DistributedExec {
             permit: None,
             rows: None,
             emitted: false,
+            begun: None,
             span,
         };
         let stream = futures::stream::unfold(run, |mut run| async move {
@@ -236,6 +239,8 @@ struct Run {
     permit: Option<OwnedSemaphorePermit>,
     rows: Option<SendableRecordBatchStream>,
     emitted: bool,
+    /// From its first poll to its end, be it local.
+    begun: Option<Begun>,
     span: Span,
 }
 
@@ -243,7 +248,7 @@ impl Run {
     async fn next(&mut self) -> Option<Result<RecordBatch>> {
         let Some(query) = self.query.clone() else {
             // Either it runs locally now, or it has ended.
-            return self.rows.as_mut()?.next().await;
+            return self.locally().await;
         };
         let item = match self.distributed(&query).await {
             Ok(item) => item.map(Ok),
@@ -257,27 +262,44 @@ impl Run {
             Some(Err(error)) => {
                 self.rows = None;
                 let refusal = query.refusal().filter(|_| !self.emitted);
-                self.end(&query, DownKind::Cancel(error.to_string()), Err(&error))
+                self.leave(&query, DownKind::Cancel(error.to_string()))
                     .await;
                 let Some(refusal) = refusal else {
                     if !self.span.is_disabled() {
                         let message = error.strip_backtrace();
                         record_failure(&self.span, kind_of(&error), &message);
                     }
+                    self.end(Err(&error));
                     return Some(Err(error));
                 };
                 tracing::warn!("{refusal}; the query runs locally");
+                self.parts.hooks.query_retries(query.id(), &error);
                 match execute_stream(Arc::clone(&self.local), Arc::clone(&self.context)) {
-                    Ok(rows) => self.rows.insert(rows).next().await,
-                    Err(error) => Some(Err(error)),
+                    Ok(rows) => self.rows = Some(rows),
+                    Err(error) => {
+                        self.end(Err(&error));
+                        return Some(Err(error));
+                    }
                 }
+                self.locally().await
             }
             None => {
                 self.rows = None;
-                self.end(&query, Query::finish(), Ok(())).await;
+                self.leave(&query, Query::finish()).await;
+                self.end(Ok(()));
                 None
             }
         }
+    }
+
+    async fn locally(&mut self) -> Option<Result<RecordBatch>> {
+        let item = self.rows.as_mut()?.next().await;
+        match &item {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => self.end(Err(error)),
+            None => self.end(Ok(())),
+        }
+        item
     }
 
     async fn distributed(&mut self, query: &Arc<Query>) -> Result<Option<RecordBatch>> {
@@ -301,7 +323,7 @@ impl Run {
         if self.again {
             self.input = reset_plan_states(Arc::clone(&self.input))?;
         }
-        self.parts.hooks.query_begins(query.id());
+        self.begun = Some(Begun::new(&self.parts.hooks, query.id()));
         query.check_workers()?;
         let input = self.parts.hooks.wrap_plan(Arc::clone(&self.input), None)?;
         query.prepare(&input).await?;
@@ -309,16 +331,17 @@ impl Run {
         Ok(())
     }
 
-    async fn end(
-        &mut self,
-        query: &Query,
-        how: DownKind,
-        result: std::result::Result<(), &DataFusionError>,
-    ) {
+    /// Lets go of the workers, with their reports.
+    async fn leave(&mut self, query: &Query, how: DownKind) {
         query.end(how).await;
-        self.parts.hooks.query_ends(query.id(), result);
         self.query = None;
         self.permit = None;
+    }
+
+    fn end(&mut self, result: std::result::Result<(), &DataFusionError>) {
+        if let Some(begun) = self.begun.take() {
+            begun.end(result);
+        }
     }
 }
 
@@ -332,16 +355,11 @@ impl Drop for Run {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
-        let (hooks, permit, rows) = (
-            Arc::clone(&self.parts.hooks),
-            self.permit.take(),
-            self.rows.take(),
-        );
+        let (begun, permit, rows) = (self.begun.take(), self.permit.take(), self.rows.take());
         let ending = async move {
             drop(rows);
-            let left = DataFusionError::Execution("the client stopped reading".to_string());
-            query.end(DownKind::Cancel(left.to_string())).await;
-            hooks.query_ends(query.id(), Err(&left));
+            query.end(DownKind::Cancel(ClientLeft.to_string())).await;
+            drop(begun);
             drop(permit);
         };
         runtime.spawn(ending.instrument(self.span.clone()));
