@@ -46,3 +46,33 @@ impl Pools {
         (!pools.is_empty()).then(|| i64::try_from(bytes).unwrap_or(i64::MAX))
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use datafusion::execution::memory_pool::{MemoryConsumer, UnboundedMemoryPool};
+
+    use super::*;
+
+    fn pool_with(bytes: usize) -> (Arc<dyn MemoryPool>, impl Drop) {
+        let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
+        let holder = MemoryConsumer::new("test").register(&pool);
+        holder.grow(bytes);
+        (pool, holder)
+    }
+
+    #[test]
+    fn a_pool_of_several_workers_counts_once_and_as_long_as_it_lives() {
+        let pools = Pools::default();
+        assert_eq!(pools.reserved(), None);
+        let (shared, _held) = pool_with(100);
+        pools.add(&shared);
+        pools.add(&shared);
+        assert_eq!(pools.reserved(), Some(100));
+        let (other, held) = pool_with(7);
+        pools.add(&other);
+        assert_eq!(pools.reserved(), Some(107));
+        drop((other, held));
+        assert_eq!(pools.reserved(), Some(100));
+    }
+}

@@ -4,33 +4,43 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::arrow::datatypes::DataType::Int64;
+use datafusion::arrow::datatypes::Schema;
 use datafusion::common::DataFusionError;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use flightpath_core::{BoundaryKind, Hooks, QueryId, Stage, TaskKey, TaskReport, TaskStatus};
 use futures::StreamExt;
 
 use crate::support::{Measured, unsent, within};
 
+/// Runs a query with a function that workers do not know.
+pub(crate) async fn refused(measured: &Measured) {
+    let same = |arguments: &[ColumnarValue]| Ok(arguments[0].clone());
+    let known_here = create_udf(
+        "same",
+        vec![Int64],
+        Int64,
+        Volatility::Immutable,
+        Arc::new(same),
+    );
+    measured.ctx.register_udf(known_here);
+    let sql = "SELECT g, sum(same(k)) FROM t GROUP BY g";
+    let (rows, _) = measured.run(sql).await;
+    assert!(!rows.unwrap().is_empty());
+}
+
+/// Of this many tasks, which do nothing.
+pub(crate) fn a_stage(tasks: usize) -> Stage {
+    let plan = Arc::new(EmptyExec::new(Arc::new(Schema::empty())));
+    Stage { id: 1, plan, tasks }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_that_workers_refuse_is_one_query_that_was_run_again() {
     within(60, async {
         let metrics = unsent();
         let measured = Measured::start(&metrics).await;
-        let same = |arguments: &[ColumnarValue]| Ok(arguments[0].clone());
-        let known_here = create_udf(
-            "same",
-            vec![Int64],
-            Int64,
-            Volatility::Immutable,
-            Arc::new(same),
-        );
-        measured.ctx.register_udf(known_here);
-        let (rows, _) = measured
-            .run("SELECT g, sum(same(k)) FROM t GROUP BY g")
-            .await;
-        assert!(!rows.unwrap().is_empty());
+        refused(&measured).await;
         let text = metrics.text().unwrap();
         assert!(has(
             &text,
@@ -77,14 +87,7 @@ fn reports_that_do_not_come_are_missing() {
     let run = |result: Result<(), &DataFusionError>| {
         let query = QueryId::new();
         hooks.query_begins(query);
-        let schema = Arc::new(datafusion::arrow::datatypes::Schema::empty());
-        let plan: Arc<dyn ExecutionPlan> = Arc::new(EmptyExec::new(schema));
-        let stage = Stage {
-            id: 1,
-            plan,
-            tasks: 3,
-        };
-        hooks.stage_begins(query, &stage, BoundaryKind::Shuffle);
+        hooks.stage_begins(query, &a_stage(3), BoundaryKind::Shuffle);
         for task in 0..2 {
             hooks.task_reports(&report(query, task));
         }

@@ -43,7 +43,7 @@ async fn it_serves_what_was_measured() {
             "flightpath_task_duration_seconds_count{flightpath_task_status=\"finished\"} 4",
             "flightpath_task_duration_seconds_bucket{flightpath_task_status=\"finished\",le=\"1000\"} 4",
             "# TYPE flightpath_operator_rows_total counter",
-            "flightpath_operator_rows_total{datafusion_operator=\"DataSourceExec\"} 40000",
+            "flightpath_operator_rows_total{datafusion_operator=\"RepartitionExec\"} 40",
             "# TYPE flightpath_task_active gauge",
             "flightpath_task_active 0",
             "flightpath_memory_reserved_bytes 0",

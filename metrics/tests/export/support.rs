@@ -28,7 +28,7 @@ pub(crate) const SORTED: &str = "SELECT k, s FROM t ORDER BY s DESC";
 pub(crate) const FAILING: &str = "SELECT g, sum(1 / (k - 7)) FROM t GROUP BY g";
 
 /// Of each worker.
-const POOL_BYTES: usize = 1_000_000;
+const POOL_BYTES: usize = 2_500_000;
 
 pub(crate) async fn within<T>(seconds: u64, work: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(seconds);
@@ -48,23 +48,25 @@ pub(crate) fn unsent() -> MetricsExport {
 
 /// Two workers and a coordinator that share these metrics.
 pub(crate) struct Measured {
-    pub(crate) cluster: Cluster,
+    _cluster: Cluster,
     pub(crate) ctx: SessionContext,
-    /// Of all the workers.
-    pub(crate) runtime: Arc<RuntimeEnv>,
+    /// Of each worker.
+    pub(crate) runtimes: Vec<Arc<RuntimeEnv>>,
 }
 
 impl Measured {
-    /// Its table `t` has 40,000 rows of 120 bytes in 4 partitions, in 10 groups.
+    /// Its table `t` has 40,000 rows of 250 bytes in 2 partitions, in 10 groups.
     pub(crate) async fn start(metrics: &MetricsExport) -> Self {
-        let runtime = RuntimeEnvBuilder::new()
-            .with_memory_pool(Arc::new(FairSpillPool::new(POOL_BYTES)))
-            .build_arc()
-            .unwrap();
+        let runtimes = parking_lot::Mutex::new(vec![]);
         let cluster = Cluster::start_with(2, |builder| {
+            let runtime = RuntimeEnvBuilder::new()
+                .with_memory_pool(Arc::new(FairSpillPool::new(POOL_BYTES)))
+                .build_arc()
+                .unwrap();
+            runtimes.lock().push(Arc::clone(&runtime));
             let session = SessionStateBuilder::new()
                 .with_default_features()
-                .with_runtime_env(Arc::clone(&runtime));
+                .with_runtime_env(runtime);
             builder
                 .with_session_state(session.build())
                 .with_hooks(metrics.hooks())
@@ -80,9 +82,9 @@ impl Measured {
         let ctx = SessionContext::new_with_state(state);
         register(&ctx);
         Self {
-            cluster,
+            _cluster: cluster,
             ctx,
-            runtime,
+            runtimes: runtimes.into_inner(),
         }
     }
 
@@ -118,8 +120,8 @@ fn config() -> SessionConfig {
 
 fn register(ctx: &SessionContext) {
     let partition = |number: i64| {
-        let keys = number * 10_000..(number + 1) * 10_000;
-        let text = |key| format!("{key:08}").repeat(15);
+        let keys = number * 20_000..(number + 1) * 20_000;
+        let text = |key| format!("{key:08}").repeat(30);
         let columns: [(&str, ArrayRef); 3] = [
             ("k", Arc::new(Int64Array::from_iter_values(keys.clone()))),
             (
@@ -129,10 +131,10 @@ fn register(ctx: &SessionContext) {
             ("s", Arc::new(StringArray::from_iter_values(keys.map(text)))),
         ];
         let batch = RecordBatch::try_from_iter(columns).unwrap();
-        let starts = (0..10_000).step_by(1_000);
-        starts.map(|start| batch.slice(start, 1_000)).collect()
+        let starts = (0..20_000).step_by(250);
+        starts.map(|start| batch.slice(start, 250)).collect()
     };
-    let partitions: Vec<Vec<RecordBatch>> = (0..4).map(partition).collect();
+    let partitions: Vec<Vec<RecordBatch>> = (0..2).map(partition).collect();
     let table = MemTable::try_new(partitions[0][0].schema(), partitions).unwrap();
     ctx.register_table("t", Arc::new(table)).unwrap();
 }
