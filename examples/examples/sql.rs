@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use clap::{Parser, ValueEnum};
 use datafusion::arrow::array::RecordBatch;
@@ -12,16 +13,19 @@ use datafusion::arrow::{csv, json};
 use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::options::ArrowReadOptions;
+use datafusion::physical_plan::collect;
 use datafusion::prelude::{CsvReadOptions, JsonReadOptions, SessionContext};
-use flightpath_core::{Coordinator, SessionStateBuilderExt, StaticWorkers};
+use flightpath_core::{Coordinator, QuerySpan, SessionStateBuilderExt, StaticWorkers};
+use flightpath_examples::{end_tracing, init_tracing};
 use flightpath_testkit::tables::register_parquet;
 use flightpath_testkit::{cli, statements};
-use tracing_subscriber::filter::LevelFilter;
+use flightpath_tracing_bridge::{Role, TracedSql, TracingHooks, trace_id};
 
 /// Runs SQL on workers and prints the answers.
 ///
 /// Try `EXPLAIN SELECT ...` to see how a query is cut into stages, and `EXPLAIN ANALYZE` to see
-/// what each task did. Workers must see the tables' files under the same paths.
+/// what each task did. Workers must see the tables' files under the same paths. With
+/// OTEL_EXPORTER_OTLP_ENDPOINT set, a trace of each query is sent there, and its id is on stderr.
 #[derive(Parser)]
 struct Args {
     /// Where workers listen, such as http://127.0.0.1:50051.
@@ -73,14 +77,24 @@ impl FromStr for TableArg {
 
 #[tokio::main]
 async fn main() {
-    cli::init_logging(LevelFilter::WARN);
-    cli::exit_on_error(run(Args::parse()).await);
+    let args = Args::parse();
+    cli::exit_on_error(
+        async {
+            let telemetry = init_tracing(Role::Coordinator)?;
+            let ran = run(args).await;
+            end_tracing(telemetry).await;
+            ran
+        }
+        .await,
+    );
 }
 
 async fn run(args: Args) -> Result<()> {
+    let coordinator = Coordinator::new(StaticWorkers::new(args.workers)?)
+        .with_hooks(Arc::new(TracingHooks::from_env()?));
     let state = SessionStateBuilder::new()
         .with_default_features()
-        .with_flightpath(Coordinator::new(StaticWorkers::new(args.workers)?))
+        .with_flightpath(coordinator)
         .build();
     let ctx = SessionContext::new_with_state(state);
     for table in &args.tables {
@@ -93,8 +107,14 @@ async fn run(args: Args) -> Result<()> {
         (None, None) => from_stdin()?,
     };
     for statement in statements::split(&sql)? {
-        let planned = statements::plan(&ctx, statement).await?;
-        print(planned.plan.schema(), planned.collect().await?, args.format)?;
+        let frame = ctx.traced_statement(statement).await?;
+        let task = Arc::new(frame.task_ctx());
+        let query = task.session_config().get_extension::<QuerySpan>();
+        if let Some(id) = query.and_then(|query| trace_id(query.span())) {
+            eprintln!("trace: {id}");
+        }
+        let plan = frame.create_physical_plan().await?;
+        print(plan.schema(), collect(plan, task).await?, args.format)?;
     }
     Ok(())
 }

@@ -30,10 +30,15 @@
 //! # }
 //! ```
 //!
+//! [`export`] measures a process with instruments of OpenTelemetry, and brings them to an OTLP
+//! endpoint and to Prometheus.
+//!
 //! # The JSON form
 //!
 //! One object, which is [`QueryProfile`] field by field; [`profile`] describes it.
 
+#[cfg(feature = "export")]
+pub mod export;
 pub mod profile;
 
 pub use profile::metric::{Metric, MetricKind, Reading, Value};

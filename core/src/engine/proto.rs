@@ -182,6 +182,9 @@ pub(crate) struct Ticket {
     pub(crate) key: Option<metrics::Key>,
     #[prost(uint64, tag = "2")]
     pub(crate) partition: u64,
+    /// What the boundary that reads does, as a word.
+    #[prost(string, tag = "3")]
+    pub(crate) kind: String,
     #[prost(message, repeated, tag = "4")]
     pub(crate) headers: Vec<Header>,
 }

@@ -236,6 +236,7 @@ impl Query {
             stage.id,
             Running::new(stage.tasks, self.stage_span(stage, kind)),
         );
+        self.parts.hooks.stage_begins(self.id(), stage, kind);
         let workers = self.shared.reader.routes.of(stage.id);
         let planned = workers.into_iter().enumerate().map(|(task, worker)| {
             let key = self.key(stage, task);
@@ -364,6 +365,9 @@ impl Query {
             .collect();
         self.span
             .record("flightpath.worker.count", number(workers.len()));
+        // Once, here, after a worker refused a task.
+        let retries = number(usize::from(self.refusal().is_some()));
+        self.span.record("flightpath.retry.count", retries);
     }
 
     /// Ends the query on all workers and waits, for a bounded time, for what they have to report.

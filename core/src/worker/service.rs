@@ -16,6 +16,7 @@ use super::control::UP_BUFFER;
 use super::{Worker, actions, control, stream};
 use crate::engine::proto::{self, headers_from_proto};
 use crate::engine::rpc::{DO_ACTION, DO_EXCHANGE, DO_GET, Rpc};
+use crate::model::boundary::BoundaryKind;
 use crate::model::hooks::Headers;
 use crate::model::trace::TraceDetail;
 use crate::wire::error::to_status;
@@ -103,7 +104,8 @@ impl FlightService for Worker {
         let streamed = self.registry.task(&key).and_then(|(query, task)| {
             let schema = task.schema();
             let reader = task.take(partition)?;
-            stream::remote_stream(&self.registry, query, reader, schema)
+            let kind = BoundaryKind::named(&ticket.kind);
+            stream::remote_stream(&self.registry, query, reader, schema, kind)
         });
         let messages = streamed
             .map_err(|error| to_status(&error, None))
