@@ -100,7 +100,9 @@ pub use model::metric_codec::{EncodedMetric, MetricCodec, MetricCodecs, OpaqueMe
 pub use model::metrics_wrapper::MetricsWrapperExec;
 pub use model::pairing::{StageSlots, wrap_stages};
 pub use model::report::{NodeReport, TaskReport, TaskStatus};
-pub use model::reports::{MissingTask, PlannedTask, QueryReports, TaskCounts, TaskProgress};
+pub use model::reports::{
+    MissingTask, PlannedTask, QueryOutcome, QueryReports, TaskCounts, TaskProgress, TaskState,
+};
 pub use model::slot::MetricsSlot;
 pub use model::stage::{QueryId, Stage, TaskKey};
 pub use model::staged::{

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -29,7 +30,7 @@ use super::query::Query;
 use crate::model::child::only_child;
 use crate::model::hooks::ClientLeft;
 use crate::model::outcome::record_failure;
-use crate::model::reports::QueryReports;
+use crate::model::reports::{QueryOutcome, QueryReports};
 use crate::planner::Parts;
 use crate::wire::error::kind_of;
 
@@ -195,12 +196,15 @@ impl ExecutionPlan for DistributedExec {
         let given = context.session_config().get_extension::<QuerySpan>();
         let span = given.map_or_else(query_span, |given| given.0.clone());
         let query = Query::new(&self.parts, &context, span.clone())?;
+        let reports = Arc::clone(query.reports());
         if !span.is_disabled() {
             span.record("flightpath.query.id", tracing::field::display(query.id()));
         }
-        *self.runs.last.lock() = Some(Arc::clone(query.reports()));
+        *self.runs.last.lock() = Some(Arc::clone(&reports));
         let run = Run {
             query: Some(Arc::new(query)),
+            refused: None,
+            reports,
             parts: self.parts.clone(),
             input: Arc::clone(&self.input),
             again,
@@ -209,7 +213,6 @@ impl ExecutionPlan for DistributedExec {
             turn: self.runs.turn.clone(),
             permit: None,
             rows: None,
-            emitted: false,
             begun: None,
             span,
         };
@@ -229,6 +232,9 @@ impl ExecutionPlan for DistributedExec {
 struct Run {
     /// Until the query has ended, in whatever way.
     query: Option<Arc<Query>>,
+    /// Why the local plan runs in place of the query, while it does.
+    refused: Option<String>,
+    reports: Arc<QueryReports>,
     parts: Parts,
     input: Arc<dyn ExecutionPlan>,
     /// Whether the nodes of `input` have been run before.
@@ -238,7 +244,6 @@ struct Run {
     turn: Option<Arc<Semaphore>>,
     permit: Option<OwnedSemaphorePermit>,
     rows: Option<SendableRecordBatchStream>,
-    emitted: bool,
     /// From its first poll to its end, be it local.
     begun: Option<Begun>,
     span: Span,
@@ -246,6 +251,14 @@ struct Run {
 
 impl Run {
     async fn next(&mut self) -> Option<Result<RecordBatch>> {
+        let item = self.item().await;
+        if let Some(Ok(batch)) = &item {
+            self.reports.put_out(batch.num_rows() as u64);
+        }
+        item
+    }
+
+    async fn item(&mut self) -> Option<Result<RecordBatch>> {
         let Some(query) = self.query.clone() else {
             // Either it runs locally now, or it has ended.
             return self.locally().await;
@@ -255,13 +268,11 @@ impl Run {
             Err(error) => Some(Err(error)),
         };
         match item {
-            Some(Ok(batch)) => {
-                self.emitted = true;
-                Some(Ok(batch))
-            }
+            Some(Ok(batch)) => Some(Ok(batch)),
             Some(Err(error)) => {
                 self.rows = None;
-                let refusal = query.refusal().filter(|_| !self.emitted);
+                let refusal = (query.refusal()).filter(|_| self.reports.output_rows() == 0);
+                let at = self.reports.elapsed();
                 self.leave(&query, DownKind::Cancel(error.to_string()))
                     .await;
                 let Some(refusal) = refusal else {
@@ -269,15 +280,17 @@ impl Run {
                         let message = error.strip_backtrace();
                         record_failure(&self.span, kind_of(&error), &message);
                     }
-                    self.end(Err(&error));
+                    self.end(at, Err(&error));
                     return Some(Err(error));
                 };
                 tracing::warn!("{refusal}; the query runs locally");
+                self.refused = Some(refusal);
                 self.parts.hooks.query_retries(query.id(), &error);
+                self.reports.run_plan(Arc::clone(&self.local));
                 match execute_stream(Arc::clone(&self.local), Arc::clone(&self.context)) {
                     Ok(rows) => self.rows = Some(rows),
                     Err(error) => {
-                        self.end(Err(&error));
+                        self.end(self.reports.elapsed(), Err(&error));
                         return Some(Err(error));
                     }
                 }
@@ -285,19 +298,21 @@ impl Run {
             }
             None => {
                 self.rows = None;
+                let at = self.reports.elapsed();
                 self.leave(&query, Query::finish()).await;
-                self.end(Ok(()));
+                self.end(at, Ok(()));
                 None
             }
         }
     }
 
+    /// The next batch of the local plan, if that runs.
     async fn locally(&mut self) -> Option<Result<RecordBatch>> {
         let item = self.rows.as_mut()?.next().await;
         match &item {
             Some(Ok(_)) => {}
-            Some(Err(error)) => self.end(Err(error)),
-            None => self.end(Ok(())),
+            Some(Err(error)) => self.end(self.reports.elapsed(), Err(error)),
+            None => self.end(self.reports.elapsed(), Ok(())),
         }
         item
     }
@@ -327,6 +342,7 @@ impl Run {
         query.check_workers()?;
         let input = self.parts.hooks.wrap_plan(Arc::clone(&self.input), None)?;
         query.prepare(&input).await?;
+        self.reports.run_plan(Arc::clone(&input));
         self.rows = Some(query.execute(&input, &self.context)?);
         Ok(())
     }
@@ -338,7 +354,17 @@ impl Run {
         self.permit = None;
     }
 
-    fn end(&mut self, result: std::result::Result<(), &DataFusionError>) {
+    /// Says how the query ended, `at` this time since it began.
+    fn end(&mut self, at: Duration, result: std::result::Result<(), &DataFusionError>) {
+        let outcome = match (result, self.refused.take()) {
+            (Err(error), _) => QueryOutcome::Failed {
+                kind: kind_of(error).to_string(),
+                message: error.strip_backtrace(),
+            },
+            (Ok(()), Some(reason)) => QueryOutcome::Local { reason },
+            (Ok(()), None) => QueryOutcome::Finished,
+        };
+        self.reports.end(at, outcome);
         if let Some(begun) = self.begun.take() {
             begun.end(result);
         }
@@ -348,17 +374,20 @@ impl Run {
 impl Drop for Run {
     /// The client has left: stops the tasks, and collects what they report.
     fn drop(&mut self) {
+        let (reports, at) = (Arc::clone(&self.reports), self.reports.elapsed());
         let Some(query) = self.query.take() else {
-            return;
+            // Does nothing if the local plan has come to its end.
+            return reports.end(at, QueryOutcome::Cancelled);
         };
         // Without a runtime the control streams just close, which stops the tasks as well.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return;
+            return reports.end(at, QueryOutcome::Cancelled);
         };
         let (begun, permit, rows) = (self.begun.take(), self.permit.take(), self.rows.take());
         let ending = async move {
             drop(rows);
             query.end(DownKind::Cancel(ClientLeft.to_string())).await;
+            reports.end(at, QueryOutcome::Cancelled);
             drop(begun);
             drop(permit);
         };

@@ -210,6 +210,7 @@ impl Query {
                     .get(&worker)
                     .ok_or_else(|| exec_datafusion_err!("worker {worker} is gone"))?;
                 answers.push((key, worker, control.dispatch(key, message).await?));
+                self.shared.reports.dispatched(key);
             }
         }
         for (key, worker, answer) in answers {

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
+use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use super::pairing::StageSlots;
 use super::report::{TaskReport, TaskStatus};
@@ -41,6 +43,46 @@ pub struct TaskProgress {
     pub started: Option<SystemTime>,
 }
 
+/// What is known of a task.
+#[derive(Clone, Debug)]
+pub struct TaskState {
+    /// Which task.
+    pub key: TaskKey,
+    /// URL of its worker.
+    pub worker: String,
+    /// When it was sent to its worker.
+    pub dispatched: Option<Duration>,
+    /// What it had done when it was last heard of.
+    pub progress: Option<TaskProgress>,
+    /// When its report came.
+    pub reported: Option<Duration>,
+    /// What it reported.
+    pub report: Option<Arc<TaskReport>>,
+    /// Why no report came, and none will.
+    pub missing: Option<String>,
+}
+
+/// How an execution ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QueryOutcome {
+    /// All its rows were put out.
+    Finished,
+    /// It put out an error.
+    Failed {
+        /// Kind of the error, as [`kind_of`](crate::kind_of) names it.
+        kind: String,
+        /// Its message.
+        message: String,
+    },
+    /// Its reader left before the end.
+    Cancelled,
+    /// No worker ran it: its rows came from the local plan.
+    Local {
+        /// Why.
+        reason: String,
+    },
+}
+
 /// How many tasks there are, and how they ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskCounts {
@@ -58,11 +100,14 @@ pub struct TaskCounts {
 
 /// What the tasks of one execution reported, and which of them have not.
 ///
-/// The engine fills it while the query runs; it can be read at any time, from any thread.
+/// The engine fills it while the query runs; it can be read at any time, from any thread. Times are
+/// those of the coordinator's monotonic clock, since the query began.
 #[derive(Debug)]
 pub struct QueryReports {
     query_id: QueryId,
+    began: (SystemTime, Instant),
     state: Mutex<State>,
+    changed: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -70,12 +115,18 @@ struct State {
     planned: BTreeMap<TaskKey, Planned>,
     slots: BTreeMap<usize, StageSlots>,
     reports: BTreeMap<TaskKey, Arc<TaskReport>>,
+    /// When each report came.
+    reported: BTreeMap<TaskKey, Duration>,
     unmatched: BTreeSet<TaskKey>,
+    plan: Option<Arc<dyn ExecutionPlan>>,
+    output_rows: u64,
+    end: Option<(Duration, QueryOutcome)>,
 }
 
 #[derive(Debug)]
 struct Planned {
     worker: String,
+    dispatched: Option<Duration>,
     /// Why a report will not come.
     reason: Option<String>,
     progress: Option<TaskProgress>,
@@ -86,7 +137,9 @@ impl QueryReports {
     pub fn new(query_id: QueryId) -> Self {
         Self {
             query_id,
+            began: (SystemTime::now(), Instant::now()),
             state: Mutex::default(),
+            changed: watch::Sender::new(()),
         }
     }
 
@@ -95,16 +148,106 @@ impl QueryReports {
         self.query_id
     }
 
+    /// When it began, by the coordinator's clock.
+    pub fn began(&self) -> SystemTime {
+        self.began.0
+    }
+
+    /// How long it has been running; when it has ended, how long it ran.
+    pub fn elapsed(&self) -> Duration {
+        let end = self.state.lock().end.as_ref().map(|(at, _)| *at);
+        end.unwrap_or_else(|| self.began.1.elapsed())
+    }
+
+    /// Says how it ended, and when: `at` is what [`elapsed`](Self::elapsed) was then. The reports
+    /// that followed have come, or never will. What was said first stays.
+    pub fn end(&self, at: Duration, outcome: QueryOutcome) {
+        self.state.lock().end.get_or_insert((at, outcome));
+        self.changed.send_replace(());
+    }
+
+    /// How it ended; `None` while it runs.
+    pub fn outcome(&self) -> Option<QueryOutcome> {
+        let state = self.state.lock();
+        state.end.as_ref().map(|(_, outcome)| outcome.clone())
+    }
+
+    /// Says which plan this execution runs on the coordinator. Executions of one plan have nodes,
+    /// and with them metrics, of their own.
+    pub fn run_plan(&self, plan: Arc<dyn ExecutionPlan>) {
+        self.state.lock().plan = Some(plan);
+    }
+
+    /// The plan that this execution runs on the coordinator, once it has begun to; its nodes have
+    /// the metrics of the coordinator's part.
+    pub fn plan(&self) -> Option<Arc<dyn ExecutionPlan>> {
+        self.state.lock().plan.clone()
+    }
+
+    /// Counts rows that the query puts out.
+    pub fn put_out(&self, rows: u64) {
+        self.state.lock().output_rows += rows;
+    }
+
+    /// Rows that the query has put out.
+    pub fn output_rows(&self) -> u64 {
+        self.state.lock().output_rows
+    }
+
+    /// Wakes its owner whenever something of this has changed: tasks are planned or dispatched,
+    /// show progress or report, or the query ends.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
     /// Expects reports of more tasks. Stages may be dispatched one after the other.
     pub fn plan_tasks(&self, tasks: impl IntoIterator<Item = PlannedTask>) {
         let mut state = self.state.lock();
         for PlannedTask { key, worker } in tasks {
             state.planned.entry(key).or_insert(Planned {
                 worker,
+                dispatched: None,
                 reason: None,
                 progress: None,
             });
         }
+        drop(state);
+        self.changed.send_replace(());
+    }
+
+    /// Says that a planned task is on its way to its worker.
+    pub fn dispatched(&self, key: TaskKey) {
+        let at = self.began.1.elapsed();
+        if let Some(planned) = self.state.lock().planned.get_mut(&key) {
+            planned.dispatched.get_or_insert(at);
+        }
+        self.changed.send_replace(());
+    }
+
+    /// What is known of each task at this moment, in the order of stages and tasks.
+    pub fn tasks(&self) -> Vec<TaskState> {
+        let state = self.state.lock();
+        let keys: BTreeSet<_> = state.planned.keys().chain(state.reports.keys()).collect();
+        let tasks = keys.into_iter().map(|key| {
+            let planned = state.planned.get(key);
+            let report = state.reports.get(key).cloned();
+            let worker = planned.map(|planned| &planned.worker);
+            TaskState {
+                key: *key,
+                worker: worker
+                    .or(report.as_ref().map(|report| &report.worker))
+                    .cloned()
+                    .unwrap_or_default(),
+                dispatched: planned.and_then(|planned| planned.dispatched),
+                progress: planned.and_then(|planned| planned.progress),
+                reported: state.reported.get(key).copied(),
+                missing: planned
+                    .and_then(|planned| planned.reason.clone())
+                    .filter(|_| report.is_none()),
+                report,
+            }
+        });
+        tasks.collect()
     }
 
     /// From now on, shows what tasks of a stage report on the nodes of its plan.
@@ -126,6 +269,9 @@ impl QueryReports {
             state.unmatched.insert(key);
         }
         state.reports.insert(key, Arc::new(report));
+        state.reported.insert(key, self.began.1.elapsed());
+        drop(state);
+        self.changed.send_replace(());
         true
     }
 
@@ -143,6 +289,7 @@ impl QueryReports {
                 planned.reason.get_or_insert_with(|| reason.to_owned());
             }
         }
+        self.changed.send_replace(());
     }
 
     /// All reports, in the order of stages and tasks.
@@ -200,6 +347,7 @@ impl QueryReports {
         if let Some(planned) = self.state.lock().planned.get_mut(&key) {
             planned.progress = Some(progress);
         }
+        self.changed.send_replace(());
     }
 
     /// What a task had done when it was last heard of; when it has reported, what it did.

@@ -3,5 +3,6 @@
 
 mod collector;
 mod compare;
+mod conformance;
 mod tpch;
 mod verify;
