@@ -1,6 +1,6 @@
 //! The stages as a table.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, Table, TableComponent, presets};
 
 use crate::numbers::{bytes, count, nanos, times};
 use crate::profile::QueryProfile;
@@ -39,6 +39,12 @@ pub(super) fn stages(profile: &QueryProfile, width: usize) -> Table {
                 spilled => bytes(spilled),
             },
         ]);
+    }
+    table.remove_style(TableComponent::HorizontalLines);
+    table.remove_style(TableComponent::MiddleIntersections);
+    for column in table.column_iter_mut() {
+        // Two would not leave the room that a stage of long numbers needs.
+        column.set_padding((0, 1));
     }
     for column in table.column_iter_mut().skip(2) {
         column.set_cell_alignment(CellAlignment::Right);

@@ -56,12 +56,11 @@ async fn what_is_sent_is_read_in_every_query() {
         }
         for sql in QUERIES {
             let profile = profiled(&ctx, sql).await;
-            assert_eq!(
-                profile.status,
-                QueryStatus::Finished,
-                "{sql}\n{}",
-                profile.text()
-            );
+            let expected = match profile.local_reason.as_deref() {
+                Some("one task can do all of it") => QueryStatus::Local,
+                _ => QueryStatus::Finished,
+            };
+            assert_eq!(profile.status, expected, "{sql}\n{}", profile.text());
             let kinds = profile.findings().into_iter().map(|finding| finding.kind);
             let lost = [
                 FindingKind::Missing,
@@ -77,7 +76,7 @@ async fn what_is_sent_is_read_in_every_query() {
                 println!("{sql}\n{}", profile.text());
             }
         }
-        let scan = profiled(&ctx, "SELECT count(l_comment) FROM lineitem").await;
+        let scan = profiled(&ctx, "SELECT sum(l_quantity) FROM lineitem").await;
         let tables: Vec<_> = scan.stages.iter().flat_map(|stage| &stage.nodes).collect();
         assert!(
             tables.iter().any(|node| node.table() == Some("lineitem")),

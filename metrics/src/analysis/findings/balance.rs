@@ -6,7 +6,7 @@ use super::{Finding, FindingKind};
 use crate::analysis::stages::median;
 use crate::analysis::tasks::{TaskFigures, is_leaf, sum};
 use crate::numbers::{nanos, share, times};
-use crate::profile::{QueryProfile, StageProfile, TaskProfile};
+use crate::profile::{QueryProfile, StageProfile, TaskProfile, TaskState};
 
 /// A task that costs less than this part of the query's duration is not worth anybody's time.
 const MIN_WEIGHT: f64 = 0.1;
@@ -23,6 +23,14 @@ const SKEWED: f64 = 2.0;
 const SLOW: f64 = 2.5;
 
 type Ran<'a> = (&'a TaskProfile, TaskFigures);
+
+/// The tasks of a stage that came to their end. What was cut short, be it by a LIMIT or with the
+/// query, says nothing about what it would have taken.
+fn finished(profile: &QueryProfile, stage: usize) -> Vec<Ran<'_>> {
+    let mut ran = profile.ran(stage);
+    ran.retain(|(task, _)| task.status == TaskState::Finished);
+    ran
+}
 
 /// How a task compares with others.
 struct Comparison {
@@ -81,7 +89,7 @@ impl Comparison {
 pub(super) fn skews(profile: &QueryProfile) -> Vec<Finding> {
     let stages = profile.stages.iter();
     let findings = stages.filter_map(|stage| {
-        let ran = profile.ran(stage.id);
+        let ran = finished(profile, stage.id);
         let slowest = ran.iter().max_by_key(|(_, figures)| figures.own_ns())?;
         let others: Vec<_> = ran
             .iter()
@@ -137,7 +145,7 @@ fn reason(stage: &StageProfile, task: &TaskProfile) -> String {
 pub(super) fn stragglers(profile: &QueryProfile) -> Vec<Finding> {
     let mut of_worker: BTreeMap<&str, Vec<(Comparison, &TaskProfile)>> = BTreeMap::new();
     let all: Vec<Vec<Ran<'_>>> = (profile.stages.iter())
-        .map(|stage| profile.ran(stage.id))
+        .map(|stage| finished(profile, stage.id))
         .collect();
     for ran in &all {
         let Some(slowest) = ran.iter().max_by_key(|(_, figures)| figures.own_ns()) else {

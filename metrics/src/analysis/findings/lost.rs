@@ -62,7 +62,6 @@ const BESIDE: f64 = 0.999;
 /// Why the query failed.
 pub(super) fn failure(profile: &QueryProfile) -> Option<Finding> {
     let error = profile.error.as_deref()?;
-    let message = error.lines().next().unwrap_or_default();
     let failed = profile
         .tasks
         .iter()
@@ -70,10 +69,21 @@ pub(super) fn failure(profile: &QueryProfile) -> Option<Finding> {
     // The first to report an error is the one where it arose; the others read from it.
     let first = failed.min_by_key(|task| task.reported_ns);
     let kind = profile.error_kind.as_deref().unwrap_or("error");
-    let place = first.map_or(String::new(), |task| {
-        format!(" in task {task} on {}", task.worker)
-    });
-    let text = format!("The query failed{place} ({kind}): {message}");
+    // What an error adds on its way says where it arose; below that is what went wrong.
+    let layers = error
+        .split("\ncaused by\n")
+        .map(|layer| layer.lines().next().unwrap_or_default());
+    let text = match first {
+        Some(task) => format!(
+            "The query failed in task {task} on {} ({kind}): {}",
+            task.worker,
+            layers.last().unwrap_or_default()
+        ),
+        None => format!(
+            "The query failed ({kind}): {}",
+            layers.collect::<Vec<_>>().join(": ")
+        ),
+    };
     Some(Finding {
         stage: first.map(|task| task.stage),
         task: first.map(|task| task.task),
