@@ -94,7 +94,7 @@ pub use model::boundary::{
 };
 pub use model::display::{StageDisplay, display_stages};
 pub use model::forward::TransparentWrapper;
-pub use model::hooks::{Headers, Hooks, NoHooks};
+pub use model::hooks::{ClientLeft, Direction, Headers, Hooks, NoHooks, Transfer};
 pub use model::isolator::PartitionIsolatorExec;
 pub use model::metric_codec::{EncodedMetric, MetricCodec, MetricCodecs, OpaqueMetricValue};
 pub use model::metrics_wrapper::MetricsWrapperExec;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -23,9 +24,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
+use super::begun::Begun;
 use super::proto::DownKind;
 use super::query::Query;
 use crate::model::child::only_child;
+use crate::model::hooks::ClientLeft;
 use crate::model::outcome::record_failure;
 use crate::model::reports::{QueryOutcome, QueryReports};
 use crate::planner::Parts;
@@ -210,6 +213,7 @@ impl ExecutionPlan for DistributedExec {
             turn: self.runs.turn.clone(),
             permit: None,
             rows: None,
+            begun: None,
             span,
         };
         let stream = futures::stream::unfold(run, |mut run| async move {
@@ -240,6 +244,8 @@ struct Run {
     turn: Option<Arc<Semaphore>>,
     permit: Option<OwnedSemaphorePermit>,
     rows: Option<SendableRecordBatchStream>,
+    /// From its first poll to its end, be it local.
+    begun: Option<Begun>,
     span: Span,
 }
 
@@ -255,7 +261,7 @@ impl Run {
     async fn item(&mut self) -> Option<Result<RecordBatch>> {
         let Some(query) = self.query.clone() else {
             // Either it runs locally now, or it has ended.
-            return self.local_item().await;
+            return self.locally().await;
         };
         let item = match self.distributed(&query).await {
             Ok(item) => item.map(Ok),
@@ -267,49 +273,47 @@ impl Run {
                 self.rows = None;
                 let refusal = (query.refusal()).filter(|_| self.reports.output_rows() == 0);
                 let at = self.reports.elapsed();
-                self.end(&query, DownKind::Cancel(error.to_string()), Err(&error))
+                self.leave(&query, DownKind::Cancel(error.to_string()))
                     .await;
                 let Some(refusal) = refusal else {
-                    self.reports.end(at, failed(&error));
                     if !self.span.is_disabled() {
                         let message = error.strip_backtrace();
                         record_failure(&self.span, kind_of(&error), &message);
                     }
+                    self.end(at, Err(&error));
                     return Some(Err(error));
                 };
                 tracing::warn!("{refusal}; the query runs locally");
                 self.refused = Some(refusal);
+                self.parts.hooks.query_retries(query.id(), &error);
                 self.reports.run_plan(Arc::clone(&self.local));
                 match execute_stream(Arc::clone(&self.local), Arc::clone(&self.context)) {
                     Ok(rows) => self.rows = Some(rows),
                     Err(error) => {
-                        self.reports.end(self.reports.elapsed(), failed(&error));
+                        self.end(self.reports.elapsed(), Err(&error));
                         return Some(Err(error));
                     }
                 }
-                self.local_item().await
+                self.locally().await
             }
             None => {
                 self.rows = None;
                 let at = self.reports.elapsed();
-                self.end(&query, Query::finish(), Ok(())).await;
-                self.reports.end(at, QueryOutcome::Finished);
+                self.leave(&query, Query::finish()).await;
+                self.end(at, Ok(()));
                 None
             }
         }
     }
 
     /// The next batch of the local plan, if that runs.
-    async fn local_item(&mut self) -> Option<Result<RecordBatch>> {
+    async fn locally(&mut self) -> Option<Result<RecordBatch>> {
         let item = self.rows.as_mut()?.next().await;
-        let outcome = match &item {
-            Some(Ok(_)) => return item,
-            Some(Err(error)) => failed(error),
-            None => QueryOutcome::Local {
-                reason: self.refused.take().unwrap_or_default(),
-            },
-        };
-        self.reports.end(self.reports.elapsed(), outcome);
+        match &item {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => self.end(self.reports.elapsed(), Err(error)),
+            None => self.end(self.reports.elapsed(), Ok(())),
+        }
         item
     }
 
@@ -334,7 +338,7 @@ impl Run {
         if self.again {
             self.input = reset_plan_states(Arc::clone(&self.input))?;
         }
-        self.parts.hooks.query_begins(query.id());
+        self.begun = Some(Begun::new(&self.parts.hooks, query.id()));
         query.check_workers()?;
         let input = self.parts.hooks.wrap_plan(Arc::clone(&self.input), None)?;
         query.prepare(&input).await?;
@@ -343,23 +347,27 @@ impl Run {
         Ok(())
     }
 
-    async fn end(
-        &mut self,
-        query: &Query,
-        how: DownKind,
-        result: std::result::Result<(), &DataFusionError>,
-    ) {
+    /// Lets go of the workers, with their reports.
+    async fn leave(&mut self, query: &Query, how: DownKind) {
         query.end(how).await;
-        self.parts.hooks.query_ends(query.id(), result);
         self.query = None;
         self.permit = None;
     }
-}
 
-fn failed(error: &DataFusionError) -> QueryOutcome {
-    QueryOutcome::Failed {
-        kind: kind_of(error).to_string(),
-        message: error.strip_backtrace(),
+    /// Says how the query ended, `at` this time since it began.
+    fn end(&mut self, at: Duration, result: std::result::Result<(), &DataFusionError>) {
+        let outcome = match (result, self.refused.take()) {
+            (Err(error), _) => QueryOutcome::Failed {
+                kind: kind_of(error).to_string(),
+                message: error.strip_backtrace(),
+            },
+            (Ok(()), Some(reason)) => QueryOutcome::Local { reason },
+            (Ok(()), None) => QueryOutcome::Finished,
+        };
+        self.reports.end(at, outcome);
+        if let Some(begun) = self.begun.take() {
+            begun.end(result);
+        }
     }
 }
 
@@ -375,17 +383,12 @@ impl Drop for Run {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return reports.end(at, QueryOutcome::Cancelled);
         };
-        let (hooks, permit, rows) = (
-            Arc::clone(&self.parts.hooks),
-            self.permit.take(),
-            self.rows.take(),
-        );
+        let (begun, permit, rows) = (self.begun.take(), self.permit.take(), self.rows.take());
         let ending = async move {
             drop(rows);
-            let left = DataFusionError::Execution("the client stopped reading".to_string());
-            query.end(DownKind::Cancel(left.to_string())).await;
-            hooks.query_ends(query.id(), Err(&left));
+            query.end(DownKind::Cancel(ClientLeft.to_string())).await;
             reports.end(at, QueryOutcome::Cancelled);
+            drop(begun);
             drop(permit);
         };
         runtime.spawn(ending.instrument(self.span.clone()));

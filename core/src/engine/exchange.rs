@@ -5,7 +5,6 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::metrics::{Count, MetricBuilder};
@@ -17,8 +16,8 @@ use prost::Message;
 use super::connect::Connections;
 use super::proto::{StreamHead, Ticket, headers_from_proto};
 use crate::config::FlightpathConfig;
-use crate::model::boundary::{ExchangeRequest, StreamKey};
-use crate::model::hooks::Hooks;
+use crate::model::boundary::{BoundaryKind, ExchangeRequest, StreamKey};
+use crate::model::hooks::{Direction, Hooks, Transfer};
 use crate::model::stage::{QueryId, TaskKey};
 use crate::wire::batch::BatchDecoder;
 use crate::wire::error::{Origin, from_status, named};
@@ -56,7 +55,7 @@ pub(crate) trait LocalStreams: Debug + Send + Sync {
         worker: &str,
         producer: &TaskKey,
         partition: usize,
-        schema: &SchemaRef,
+        request: &ExchangeRequest<'_>,
         bytes: &Count,
     ) -> Option<Result<SendableRecordBatchStream>>;
 }
@@ -99,17 +98,17 @@ impl StreamReader {
             attempt: 0,
         };
         let worker = self.routes.worker(producer.stage, producer.task)?;
-        let schema = &request.schema;
         let local = self
             .local
             .as_ref()
-            .and_then(|local| local.local(&worker, &producer, read.partition, schema, &bytes));
+            .and_then(|local| local.local(&worker, &producer, read.partition, request, &bytes));
         if let Some(stream) = local {
             return stream;
         }
-        let opened = remote(self.clone(), worker, producer, read.partition, bytes);
+        let (partition, kind) = (read.partition, request.kind);
+        let opened = remote(self.clone(), worker, producer, partition, kind, bytes);
         Ok(Box::pin(RecordBatchStreamAdapter::new(
-            Arc::clone(schema),
+            Arc::clone(&request.schema),
             futures::stream::once(opened).try_flatten(),
         )))
     }
@@ -120,6 +119,7 @@ async fn remote(
     worker: String,
     producer: TaskKey,
     partition: usize,
+    kind: BoundaryKind,
     bytes: Count,
 ) -> Result<impl Stream<Item = Result<RecordBatch>>> {
     let origin = Origin::of(&worker, &producer);
@@ -127,6 +127,7 @@ async fn remote(
     let ticket = Ticket {
         key: Some(encode_key(&producer)),
         partition: partition as u64,
+        kind: kind.as_str().to_string(),
     };
     let mut client = reader
         .connections
@@ -152,7 +153,15 @@ async fn remote(
                         .map_err(|status| named(from_status(status, &origin.worker), &origin))?;
                     let Some(data) = next else { return Ok(None) };
                     if decoder.schema().is_some() {
-                        bytes.add(data.data_body.len() + data.data_header.len());
+                        let received = data.data_body.len() + data.data_header.len();
+                        bytes.add(received);
+                        hooks.transferred(&Transfer {
+                            producer,
+                            direction: Direction::Receive,
+                            kind,
+                            local: false,
+                            bytes: received,
+                        });
                     } else {
                         let head = StreamHead::decode(data.app_metadata.as_ref());
                         hooks.stream_opened(

@@ -1,5 +1,6 @@
 //! What runs distributed plans: the coordinator's side, and the ways to workers.
 
+pub(crate) mod begun;
 pub mod connect;
 pub(crate) mod control;
 pub mod distributed;

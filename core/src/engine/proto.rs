@@ -177,6 +177,9 @@ pub(crate) struct Ticket {
     pub(crate) key: Option<metrics::Key>,
     #[prost(uint64, tag = "2")]
     pub(crate) partition: u64,
+    /// What the boundary that reads does, as a word.
+    #[prost(string, tag = "3")]
+    pub(crate) kind: String,
 }
 
 impl Ticket {

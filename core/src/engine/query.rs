@@ -269,6 +269,7 @@ impl Query {
             span: Some(span),
         };
         self.shared.stages.lock().insert(stage.id, running);
+        self.parts.hooks.stage_begins(self.id(), stage, kind);
         let workers = self.shared.reader.routes.of(stage.id);
         let planned = workers.into_iter().enumerate().map(|(task, worker)| {
             let key = self.key(stage, task);

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
-use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result, exec_err, plan_datafusion_err, resources_err};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::physical_plan::metrics::Count;
@@ -271,6 +270,7 @@ impl WorkerQuery {
         let ends = Ends {
             query: Arc::downgrade(self),
             codecs: registry.metric_codecs.clone(),
+            hooks: Arc::clone(&registry.hooks),
         };
         // One context of its own for each task: what runs under it is that task's.
         let config = self.context.session_config().clone();
@@ -325,9 +325,14 @@ impl WorkerQuery {
 struct Ends {
     query: std::sync::Weak<WorkerQuery>,
     codecs: MetricCodecs,
+    hooks: Arc<dyn Hooks>,
 }
 
 impl TaskEnds for Ends {
+    fn began(&self, key: &TaskKey) {
+        self.hooks.task_begins(key);
+    }
+
     fn failed(&self, key: &TaskKey, error: &DataFusionError) {
         let Some(query) = self.query.upgrade() else {
             return;
@@ -348,11 +353,13 @@ impl TaskEnds for Ends {
             return;
         };
         let (task, codecs) = (Arc::clone(task), self.codecs.clone());
+        let hooks = Arc::clone(&self.hooks);
         query.reporting.begin();
         let span = task.span.clone();
         spawn(
             async move {
-                let report = encode_report(&task.report().await, &codecs);
+                let report = task.report(hooks.as_ref()).await;
+                let report = encode_report(&report, &codecs);
                 query.tell(UpKind::Report(report)).await;
                 query.reporting.end();
             }
@@ -382,14 +389,14 @@ impl LocalStreams for Here {
         worker: &str,
         producer: &TaskKey,
         partition: usize,
-        schema: &SchemaRef,
+        request: &ExchangeRequest<'_>,
         bytes: &Count,
     ) -> Option<Result<SendableRecordBatchStream>> {
         if worker != self.url {
             return None;
         }
         let registry = self.registry.upgrade()?;
-        Some(local_stream(&registry, producer, partition, schema, bytes))
+        Some(local_stream(&registry, producer, partition, request, bytes))
     }
 }
 

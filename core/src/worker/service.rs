@@ -14,6 +14,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::control::UP_BUFFER;
 use super::{Worker, actions, control, stream};
 use crate::engine::proto;
+use crate::model::boundary::BoundaryKind;
 use crate::wire::error::to_status;
 use crate::wire::metrics::decode_key;
 
@@ -70,7 +71,8 @@ impl FlightService for Worker {
         let streamed = self.registry.task(&key).and_then(|(query, task)| {
             let schema = task.schema();
             let reader = task.take(partition)?;
-            stream::remote_stream(&self.registry, query, reader, schema)
+            let kind = BoundaryKind::named(&ticket.kind);
+            stream::remote_stream(&self.registry, query, reader, schema, kind)
         });
         let messages = streamed.map_err(|error| to_status(&error, None))?;
         Ok(Response::new(messages.boxed()))

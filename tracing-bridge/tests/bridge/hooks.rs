@@ -114,7 +114,7 @@ async fn partitions_that_run_one_after_the_other_share_one_span() {
         panic!("not one:\n{}", trace.draw());
     };
     assert_eq!(int(span, "datafusion.partitions"), Some(3));
-    assert_eq!(trace.parent(span).unwrap().name, "caller");
+    assert_eq!(span.parent().unwrap().name, "caller");
 }
 
 #[tokio::test]

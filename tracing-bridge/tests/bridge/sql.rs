@@ -56,7 +56,7 @@ async fn statements_run_and_bad_sql_is_an_error_of_its_span() {
         .await;
     let queries = trace.named("query");
     assert_eq!(queries.len(), 3, "{}", trace.draw());
-    let failed: Vec<_> = queries.into_iter().filter(|span| is_error(span)).collect();
+    let failed: Vec<_> = queries.into_iter().filter(is_error).collect();
     assert_eq!(failed.len(), 1);
     assert_eq!(text(failed[0], "error.type"), Some("SchemaError"));
 }
