@@ -35,6 +35,7 @@
 //! One object, which is [`QueryProfile`] field by field; [`profile`] describes it.
 
 pub mod profile;
+pub mod report;
 
 pub use profile::metric::{Metric, MetricKind, Reading, Value};
 pub use profile::{
