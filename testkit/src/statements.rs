@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::Result;
-use datafusion::execution::TaskContext;
+use datafusion::dataframe::DataFrame;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::LexOrdering;
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, collect};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, collect, execute_stream};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParser, Statement};
 use flightpath_core::{DistributedExec, find_layer};
@@ -32,8 +33,12 @@ pub struct Planned {
 /// then is an answer without columns.
 pub async fn plan(ctx: &SessionContext, statement: Statement) -> Result<Planned> {
     let logical = ctx.state().statement_to_plan(statement).await?;
-    let sort_keys = sort_keys(&logical);
-    let frame = ctx.execute_logical_plan(logical).await?;
+    plan_frame(ctx.execute_logical_plan(logical).await?).await
+}
+
+/// Plans what a data frame asks for.
+pub async fn plan_frame(frame: DataFrame) -> Result<Planned> {
+    let sort_keys = sort_keys(frame.logical_plan());
     let task = Arc::new(frame.task_ctx());
     let plan = frame.create_physical_plan().await?;
     Ok(Planned {
@@ -56,6 +61,11 @@ impl Planned {
     /// Runs the plan to its end.
     pub async fn collect(&self) -> Result<Vec<RecordBatch>> {
         collect(self.plan.clone(), self.task.clone()).await
+    }
+
+    /// Begins to run the plan.
+    pub fn stream(&self) -> Result<SendableRecordBatchStream> {
+        execute_stream(self.plan.clone(), self.task.clone())
     }
 }
 

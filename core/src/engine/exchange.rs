@@ -129,8 +129,8 @@ async fn remote(
     let ticket = Ticket {
         key: Some(encode_key(&producer)),
         partition: partition as u64,
-        headers: headers_to_proto(rpc.headers(&reader.hooks)),
         kind: kind.as_str().to_string(),
+        headers: headers_to_proto(rpc.headers(&reader.hooks)),
     };
     let mut client = reader
         .connections

@@ -115,6 +115,10 @@ pub trait Hooks: Debug + Send + Sync {
     /// Where a stream is read: what the producer answered. For streams within a worker too.
     fn stream_opened(&self, _producer: &TaskKey, _headers: &Headers) {}
 
+    /// At each end of a stream, for each batch: it leaves, or it came. A reader on another machine
+    /// sees parts of a batch one by one.
+    fn transferred(&self, _transfer: &Transfer) {}
+
     /// Where a request to a worker is made that has a span of its own: it travels with these
     /// headers.
     fn request_headers(&self) -> Headers {
@@ -125,10 +129,6 @@ pub trait Hooks: Debug + Send + Sync {
     fn request_span(&self, span: tracing::Span, _headers: &Headers) -> tracing::Span {
         span
     }
-
-    /// At each end of a stream, for each batch: it leaves, or it came. A reader on another machine
-    /// sees parts of a batch one by one.
-    fn transferred(&self, _transfer: &Transfer) {}
 }
 
 /// What a query ends with whose client stopped reading before its last row; an
@@ -203,8 +203,8 @@ impl Hooks for Both {
         task: Option<(&TaskKey, &Headers)>,
         trace: TraceOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = self.0.wrap_plan(plan, task, trace)?;
-        self.1.wrap_plan(plan, task, trace)
+        self.1
+            .wrap_plan(self.0.wrap_plan(plan, task, trace)?, task, trace)
     }
 
     fn task_begins(&self, task: &TaskKey) {
@@ -228,6 +228,11 @@ impl Hooks for Both {
         self.1.stream_opened(producer, headers);
     }
 
+    fn transferred(&self, transfer: &Transfer) {
+        self.0.transferred(transfer);
+        self.1.transferred(transfer);
+    }
+
     fn request_headers(&self) -> Headers {
         let mut headers = self.0.request_headers();
         headers.extend(self.1.request_headers());
@@ -237,10 +242,5 @@ impl Hooks for Both {
     fn request_span(&self, span: tracing::Span, headers: &Headers) -> tracing::Span {
         let span = self.0.request_span(span, headers);
         self.1.request_span(span, headers)
-    }
-
-    fn transferred(&self, transfer: &Transfer) {
-        self.0.transferred(transfer);
-        self.1.transferred(transfer);
     }
 }

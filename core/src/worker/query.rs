@@ -384,8 +384,7 @@ impl TaskEnds for Ends {
         let span = task.span.clone();
         spawn(
             async move {
-                let report = task.report(hooks.as_ref()).await;
-                let report = encode_report(&report, &codecs);
+                let report = encode_report(&task.report(hooks.as_ref()).await, &codecs);
                 query.failing.done().await;
                 query.tell(UpKind::Report(report)).await;
                 query.reporting.end();
