@@ -43,6 +43,7 @@ pub mod export;
 pub(crate) mod numbers;
 pub mod profile;
 pub mod progress;
+pub mod report;
 pub mod text;
 
 pub use analysis::{
