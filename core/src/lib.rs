@@ -101,7 +101,7 @@ pub use model::metrics_wrapper::MetricsWrapperExec;
 pub use model::pairing::{StageSlots, wrap_stages};
 pub use model::report::{NodeReport, TaskReport, TaskStatus};
 pub use model::reports::{
-    MissingTask, PlannedTask, QueryOutcome, QueryReports, TaskCounts, TaskProgress, TaskState,
+    MissingTask, PlannedTask, QueryOutcome, QueryReports, TaskCounts, TaskProgress, TaskSnapshot,
 };
 pub use model::slot::MetricsSlot;
 pub use model::stage::{QueryId, Stage, TaskKey};

@@ -222,7 +222,7 @@ fn of_nodes(nodes: &[StageNode]) -> Vec<NodeProfile> {
     nodes.collect()
 }
 
-fn of_task(task: flightpath_core::TaskState, stage: &StageView, ended: bool) -> TaskProfile {
+fn of_task(task: flightpath_core::TaskSnapshot, stage: &StageView, ended: bool) -> TaskProfile {
     let mut profile = TaskProfile {
         stage: task.key.stage,
         task: task.key.task,

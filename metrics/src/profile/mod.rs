@@ -49,6 +49,7 @@
 //! ```
 
 mod build;
+mod conserved;
 mod json;
 pub mod metric;
 mod model;

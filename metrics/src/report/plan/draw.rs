@@ -2,8 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::layout::{FLAG_ROW, HEADER, Layout, NODE_HEIGHT, NODE_WIDTH, PADDING, Place};
-use crate::report::numbers;
+use super::layout::{FLAG_ROW, HEADER, Layout, NODE_HEIGHT, NODE_WIDTH, Place};
+use crate::numbers;
 use crate::report::view::{self, View};
 use crate::{NodeProfile, StageProfile};
 
@@ -47,7 +47,7 @@ fn legend() -> Markup {
             span { "Rows flow upward. Share of compute time:" }
             span.scale {
                 @for (step, end) in STEPS.iter().enumerate() {
-                    span.step { i.swatch.{ "h" (step) } {} " <" (end * 100.0) " %" }
+                    span.step { i.swatch.{ "h" (step) } {} " < " (end * 100.0) " %" }
                 }
                 span.step { i.swatch.{ "h" (STEPS.len()) } {} " more" }
             }
@@ -72,16 +72,19 @@ fn stage_box(view: &View<'_>, layout: &Layout, stage: &StageProfile) -> Markup {
         spoken(&flags),
     );
     let id = view::stage_id(stage.id);
+    // Above its root and not at the corners: those of a wide box may be out of sight.
+    let middle = layout.nodes[&(stage.id, 0)].x;
+    let (left, right) = (middle - NODE_WIDTH / 2, middle + NODE_WIDTH / 2);
     html! {
         a.stage.(view::stage_class(stage.id)) href={ "#" (id) } data-stage=(stage.id) role="button"
             aria-label=(label) {
             rect.box x=(at.x) y=(at.y) width=(at.width) height=(at.height) rx="8" {}
             rect.stripe x=(at.x) y=(at.y + 8) width="4" height=(at.height - 16) {}
-            text.title x=(at.x + PADDING) y=(at.y + 18) { (name) }
-            text.count x=(at.x + at.width - PADDING) y=(at.y + 18) { (tasks) }
+            text.title x=(left) y=(at.y + 18) { (name) }
+            text.count x=(right) y=(at.y + 18) { (tasks) }
             @for (slot, word) in flags.iter().enumerate() {
                 @let y = at.y + HEADER - 4 + FLAG_ROW * (slot as i32 / 2);
-                (flag(word, slot, at.x + PADDING, at.x + at.width - PADDING, y))
+                (flag(word, slot, left, right, y))
             }
         }
     }
@@ -145,7 +148,9 @@ fn operator(view: &View<'_>, at: Place, stage: usize, index: usize, node: &NodeP
             rect.box width=(NODE_WIDTH) height=(NODE_HEIGHT) rx="5" {}
             text.name x=(left) y="18" { (view::cut(&node.name, NAME_LETTERS)) }
             text.gist x=(left) y="34" { (view::cut(&view::gist(node), GIST_LETTERS)) }
-            @if measured {
+            @if numbers.wait_ns > 0 {
+                text x=(left) y="50" { "waited " (numbers::nanos(numbers.wait_ns)) }
+            } @else if measured {
                 text x=(left) y="50" { (time) }
                 text.end x=(right) y="50" { (share) }
             }

@@ -14,7 +14,7 @@ pub(super) const NODE_HEIGHT: i32 = 60;
 const NODE_GAP: i32 = 36;
 /// Between nodes side by side; more than twice the padding, so that their boxes do not touch.
 const STRIP_GAP: i32 = 40;
-pub(super) const PADDING: i32 = 12;
+const PADDING: i32 = 12;
 /// The band at the top of a box that names the stage.
 pub(super) const HEADER: i32 = 28;
 /// A row of flags under the name.
