@@ -53,7 +53,7 @@ const looks = async (browser, url) => {
     const seen = await page.evaluate(() => {
       const all = (selector) => [...document.querySelectorAll(selector)];
       const nodes = all("#plan-svg a.op").map((node) => ({ node, box: node.querySelector(".box").getBoundingClientRect() }));
-      const outside = nodes.flatMap(({ node, box }) => [...node.querySelectorAll("text")].filter((text) => {
+      const outside = nodes.flatMap(({ node, box }) => [...node.parentElement.querySelectorAll("text")].filter((text) => {
         const at = text.getBoundingClientRect();
         return !text.closest(".flag") && (at.left < box.left || at.right > box.right || at.bottom > box.bottom);
       }));

@@ -243,10 +243,10 @@ fn draw(view: &View<'_>, scale: &Scale, bar: &Bar<'_>, y: i32, thick: i32) -> Ma
             rect.hatch x=(scale.at(bar.sent)) width=(length(bar.sent, bar.working)) y=(y) height=(thick) {}
             rect.work x=(scale.at(bar.working)) width=(length(0, worked)) y=(y) height=(thick) {}
             rect.frame x=(scale.at(bar.sent)) width=(length(bar.sent, bar.ended)) y=(y) height=(thick) {}
-            @if named {
-                text x=(scale.at(bar.sent)) dx="5" y=(y + thick - 4) {
-                    (name) @if flagged { @for word in &words { " " (word) } }
-                }
+        }
+        @if named {
+            text.says x=(scale.at(bar.sent)) dx="5" y=(y + thick - 4) aria-hidden="true" {
+                (name) @if flagged { @for word in &words { " " (word) } }
             }
         }
     }

@@ -27,8 +27,10 @@ pub(in crate::report) fn draw(view: &View<'_>) -> Markup {
             svg #plan-svg viewBox={ "0 0 " (width) " " (height) } width=(width) height=(height)
                 role="group" aria-label="The plan, with the result on top" {
                 @for stage in &profile.stages { (stage_box(view, &layout, stage)) }
-                @for stage in &profile.stages {
-                    @for index in 0..stage.nodes.len() { (edges(view, &layout, stage, index)) }
+                g aria-hidden="true" {
+                    @for stage in &profile.stages {
+                        @for index in 0..stage.nodes.len() { (edges(view, &layout, stage, index)) }
+                    }
                 }
                 @for stage in &profile.stages {
                     @for (index, node) in stage.nodes.iter().enumerate() {
@@ -57,6 +59,8 @@ fn legend() -> Markup {
     }
 }
 
+/// Texts stand beside what they are written on: its label says the same, in words that make sense
+/// when they are heard.
 fn stage_box(view: &View<'_>, layout: &Layout, stage: &StageProfile) -> Markup {
     let Some(at) = layout.stages.get(&stage.id) else {
         return html! {};
@@ -80,12 +84,14 @@ fn stage_box(view: &View<'_>, layout: &Layout, stage: &StageProfile) -> Markup {
             aria-label=(label) {
             rect.box x=(at.x) y=(at.y) width=(at.width) height=(at.height) rx="8" {}
             rect.stripe x=(at.x) y=(at.y + 8) width="4" height=(at.height - 16) {}
-            text.title x=(left) y=(at.y + 18) { (name) }
-            text.count x=(right) y=(at.y + 18) { (tasks) }
-            @for (slot, word) in flags.iter().enumerate() {
-                @let y = at.y + HEADER - 4 + FLAG_ROW * (slot as i32 / 2);
-                (flag(word, slot, left, right, y))
-            }
+        }
+        g.says aria-hidden="true" {
+                text.title x=(left) y=(at.y + 18) { (name) }
+                text.count x=(right) y=(at.y + 18) { (tasks) }
+                @for (slot, word) in flags.iter().enumerate() {
+                    @let y = at.y + HEADER - 4 + FLAG_ROW * (slot as i32 / 2);
+                    (flag(word, slot, left, right, y))
+                }
         }
     }
 }
@@ -122,8 +128,6 @@ fn flag(word: &str, slot: usize, left: i32, right: i32, y: i32) -> Markup {
 fn operator(view: &View<'_>, at: Place, stage: usize, index: usize, node: &NodeProfile) -> Markup {
     let numbers = view.node(stage, index);
     let share = numbers::share(numbers.share);
-    let time = numbers::nanos(numbers.compute_ns);
-    let measured = numbers.compute_ns > 0;
     let rows = numbers.rows.map(numbers::count);
     let flags = view.flags(stage, Some(index));
     let label = format!(
@@ -142,20 +146,24 @@ fn operator(view: &View<'_>, at: Place, stage: usize, index: usize, node: &NodeP
     let id = view::node_id(stage, index);
     let (left, right) = (10, NODE_WIDTH - 10);
     html! {
-        a.op.{ "h" (step(numbers.share)) } href={ "#" (id) } data-op={ (stage) "-" (index) } role="button"
-            aria-label=(label) transform={ "translate(" (at.x - NODE_WIDTH / 2) " " (at.y) ")" } {
-            title { (exact) }
-            rect.box width=(NODE_WIDTH) height=(NODE_HEIGHT) rx="5" {}
-            text.name x=(left) y="18" { (view::cut(&node.name, NAME_LETTERS)) }
-            text.gist x=(left) y="34" { (view::cut(&view::gist(node), GIST_LETTERS)) }
-            @if numbers.wait_ns > 0 {
-                text x=(left) y="50" { "waited " (numbers::nanos(numbers.wait_ns)) }
-            } @else if measured {
-                text x=(left) y="50" { (time) }
-                text.end x=(right) y="50" { (share) }
+        g transform={ "translate(" (at.x - NODE_WIDTH / 2) " " (at.y) ")" } {
+            a.op.{ "h" (step(numbers.share)) } href={ "#" (id) } data-op={ (stage) "-" (index) } role="button"
+                aria-label=(label) {
+                title { (exact) }
+                rect.box width=(NODE_WIDTH) height=(NODE_HEIGHT) rx="5" {}
             }
-            @for (slot, word) in flags.iter().take(2).enumerate() {
-                (flag(word, slot, left, right, NODE_HEIGHT - 6))
+            g.says aria-hidden="true" {
+                text.name x=(left) y="18" { (view::cut(&node.name, NAME_LETTERS)) }
+                text.gist x=(left) y="34" { (view::cut(&view::gist(node), GIST_LETTERS)) }
+                @if numbers.wait_ns > 0 {
+                    text x=(left) y="50" { "waited " (numbers::nanos(numbers.wait_ns)) }
+                } @else if numbers.compute_ns > 0 {
+                    text x=(left) y="50" { (numbers::nanos(numbers.compute_ns)) }
+                    text.end x=(right) y="50" { (share) }
+                }
+                @for (slot, word) in flags.iter().take(2).enumerate() {
+                    (flag(word, slot, left, right, NODE_HEIGHT - 6))
+                }
             }
         }
     }
