@@ -10,15 +10,13 @@ Every wait has a deadline; the first expectation that does not hold ends the run
 import json
 import re
 import signal
-import subprocess
 import sys
-import tempfile
-import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.flight as flight
+
+from processes import address, expect, started, wait_for
 
 # Each wait ends as soon as what it waits for is there; unoptimized builds on a busy machine are slow.
 STARTUP = 60
@@ -35,38 +33,6 @@ LONG_QUERY = """
 
 ENDED = {"finished", "failed", "cancelled", "unused"}
 FIELDS = {"query_id", "stage", "task", "attempt", "status", "output_rows", "output_bytes", "elapsed_ms"}
-
-
-def expect(holds, message):
-    if not holds:
-        raise AssertionError(message)
-
-
-def wait_for(what, seconds, probe):
-    """Asks `probe` until it gives something; fails after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if found := probe():
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"no {what} within {seconds} s")
-
-
-@contextmanager
-def started(*command):
-    """A child whose output goes to a file, so that it never blocks on a pipe; killed at the end."""
-    with tempfile.NamedTemporaryFile("r", errors="replace") as log:
-        with open(log.name, "w") as output:
-            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-        child.output = lambda: Path(log.name).read_text(errors="replace")
-        try:
-            yield child
-        except BaseException:
-            print(f"--- output of {Path(command[0]).name}:\n{child.output()}---", file=sys.stderr)
-            raise
-        finally:
-            child.kill()
-            child.wait()
 
 
 class Worker:
@@ -193,12 +159,7 @@ def main(examples, data):
     table = table if table.is_dir() else data / "lineitem.parquet"
     expect(table.exists(), f"{table} does not exist")
     with started(examples / "worker", "--listen", "127.0.0.1:0") as process:
-
-        def address():
-            expect(process.poll() is None, f"the worker ended with {process.returncode}")
-            return re.search(r"^listening on (\S+)$", process.output(), re.MULTILINE)
-
-        url = wait_for("address of the worker", STARTUP, address)[1]
+        url = address(process, STARTUP)
         worker = Worker(url)
         sql = (examples / "sql", "--workers", url, "--table", f"lineitem={table}")
         check_version(worker)

@@ -86,7 +86,8 @@ pub mod worker;
 
 pub use config::{Compression, FlightpathConfig, Timeout};
 pub use engine::connect::{Connector, TcpConnector};
-pub use engine::distributed::{DistributedExec, QuerySpan, query_span};
+pub use engine::distributed::DistributedExec;
+pub use engine::query_span::QuerySpan;
 pub use engine::resolver::{DnsWorkers, StaticWorkers, WorkerResolver};
 pub use model::boundary::{
     BoundaryEdit, BoundaryKind, ExchangeShape, NetworkBoundary, NetworkBoundaryExec,
@@ -94,7 +95,7 @@ pub use model::boundary::{
 };
 pub use model::display::{StageDisplay, display_stages};
 pub use model::forward::TransparentWrapper;
-pub use model::hooks::{Headers, Hooks, NoHooks};
+pub use model::hooks::{ClientLeft, Direction, Headers, Hooks, NoHooks, Transfer};
 pub use model::isolator::PartitionIsolatorExec;
 pub use model::metric_codec::{EncodedMetric, MetricCodec, MetricCodecs, OpaqueMetricValue};
 pub use model::metrics_wrapper::MetricsWrapperExec;
@@ -109,6 +110,7 @@ pub use model::staged::{
     BoundaryDetector, BoundaryView, NetworkBoundaries, StageNode, StageView, StagedPlan, stages,
 };
 pub use model::summary::{StageSummary, stage_summaries};
+pub use model::trace::{TraceDetail, TraceOptions};
 pub use model::visitor::{
     NodeVisit, PlanVisitor, TaskVisit, Visited, visit_stages, visit_stages_with,
 };

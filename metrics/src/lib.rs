@@ -30,13 +30,19 @@
 //! # }
 //! ```
 //!
+//! [`export`] measures a process with instruments of OpenTelemetry, and brings them to an OTLP
+//! endpoint and to Prometheus.
+//!
 //! # The JSON form
 //!
 //! One object, which is [`QueryProfile`] field by field; [`profile`] describes it.
 
 pub mod analysis;
+#[cfg(feature = "export")]
+pub mod export;
 pub(crate) mod numbers;
 pub mod profile;
+pub mod progress;
 pub mod report;
 pub mod text;
 
@@ -49,6 +55,7 @@ pub use profile::{
     BoundaryProfile, NodeProfile, ProfileError, QueryProfile, QueryStatus, StageProfile,
     TaskProfile, TaskState, UnmatchedNode,
 };
+pub use progress::{Progress, StageProgress, progress, progress_of};
 pub use text::Text;
 
 /// The visitor of plans, for what a profile does not say.

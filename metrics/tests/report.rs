@@ -6,8 +6,8 @@ use flightpath_metrics::QueryProfile;
 use flightpath_metrics::report::Report;
 use serde_json::{Value, json};
 
-const ROWS: u64 = 4_000;
-const BYTES: u64 = 65_536;
+const ROWS: u64 = 40_000_000;
+const BYTES: u64 = 655_360_000;
 const PARTITIONS: u64 = 4;
 
 /// A chain of stages, each read by the next and the last by the coordinator.
@@ -71,7 +71,7 @@ fn metrics(tasks: u64) -> Value {
             metric("output_rows", tasks * ROWS / PARTITIONS, "rows"),
             metric("exchange_bytes", tasks * BYTES / PARTITIONS, "bytes"),
             metric("output_batches", 7, "rows"),
-            json!({ "name": "elapsed_compute", "kind": "time", "ns": 123_456 + partition,
+            json!({ "name": "elapsed_compute", "kind": "time", "ns": 123_456_789 + partition,
                 "partition": partition, "of": "timing" }),
             json!({ "name": "exchange_wait", "kind": "time", "ns": 9_876 + partition, "partition": partition }),
         ]
@@ -184,7 +184,8 @@ fn a_usual_query_is_small_and_tells_of_every_partition() {
 
 #[test]
 fn two_hundred_operators_and_a_thousand_tasks_fit() {
-    for (stages, nodes, tasks) in [(25, 8, 40), (1, 198, 1_000)] {
+    let sizes = [(25, 8, 40, "tasks"), (1, 198, 1_000, "totals")];
+    for (stages, nodes, tasks, detail) in sizes {
         let profile = chain(stages, nodes, tasks);
         let page = page(&profile);
         assert!(page.len() < 3_000_000, "{} bytes", page.len());

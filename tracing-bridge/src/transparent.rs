@@ -21,6 +21,12 @@ pub type Wrap = Arc<dyn Fn(Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> + S
 /// A node that is made from this one comes back in a new wrapper of the same kind.
 ///
 /// The wrapper must run the node that it was given, and keep its schema and partitions.
+///
+/// This also mends what datafusion-tracing's `InstrumentedExec` does under rules that run after it:
+/// it takes whatever plan comes back for its node. Where a projection is pushed through the node, it
+/// may end up on what is left of the projection and leave the node bare; where a filter removes
+/// itself, it wraps the filter's input a second time. [`TracingHooks`](crate::TracingHooks) wraps
+/// plans when they are about to run, so no rule comes after it.
 pub struct TransparentExec {
     node: Arc<dyn ExecutionPlan>,
     wrapper: Arc<dyn ExecutionPlan>,

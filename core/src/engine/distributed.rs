@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -20,13 +21,14 @@ use datafusion::physical_plan::{
 use futures::StreamExt;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tracing::field::Empty;
-use tracing::{Instrument, Span};
+use tracing::Instrument;
 
+use super::begun::Begun;
 use super::proto::DownKind;
 use super::query::Query;
+use super::query_span::QuerySpan;
 use crate::model::child::only_child;
-use crate::model::outcome::record_failure;
+use crate::model::hooks::ClientLeft;
 use crate::model::reports::{QueryOutcome, QueryReports};
 use crate::planner::Parts;
 use crate::wire::error::kind_of;
@@ -42,28 +44,6 @@ pub struct DistributedExec {
     parts: Parts,
     properties: Arc<PlanProperties>,
     runs: Arc<Runs>,
-}
-
-/// An extension of a session config: the span that covers an execution, in place of one that
-/// [`DistributedExec`] opens. It should come from [`query_span`].
-#[derive(Clone, Debug)]
-pub struct QuerySpan(pub Span);
-
-/// Opens the span of a query, with the fields that its execution fills in.
-pub fn query_span() -> Span {
-    tracing::info_span!(
-        "query",
-        db.system.name = "datafusion",
-        db.query.text = Empty,
-        flightpath.query.id = Empty,
-        flightpath.stage.count = Empty,
-        flightpath.task.count = Empty,
-        flightpath.worker.count = Empty,
-        flightpath.retry.count = 0,
-        "error.type" = Empty,
-        otel.status_code = Empty,
-        otel.status_description = Empty,
-    )
 }
 
 /// The executions of one plan.
@@ -191,8 +171,10 @@ impl ExecutionPlan for DistributedExec {
         }
         let again = self.runs.used.swap(true, Ordering::AcqRel);
         let given = context.session_config().get_extension::<QuerySpan>();
-        let span = given.map_or_else(query_span, |given| given.0.clone());
-        let query = Query::new(&self.parts, &context, span.clone())?;
+        let shown = given.map_or_else(QuerySpan::open, |given| QuerySpan::clone(&given));
+        let span = shown.span().clone();
+        let query = Query::new(&self.parts, &context, span.clone())
+            .inspect_err(|error| shown.failed(error))?;
         let reports = Arc::clone(query.reports());
         if !span.is_disabled() {
             span.record("flightpath.query.id", tracing::field::display(query.id()));
@@ -210,11 +192,13 @@ impl ExecutionPlan for DistributedExec {
             turn: self.runs.turn.clone(),
             permit: None,
             rows: None,
-            span,
+            begun: None,
+            shown,
         };
         let stream = futures::stream::unfold(run, |mut run| async move {
-            let span = run.span.clone();
+            let span = run.shown.span().clone();
             let item = run.next().instrument(span).await?;
+            let item = item.inspect_err(|error| run.shown.failed(error));
             Some((item, run))
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(
@@ -240,7 +224,9 @@ struct Run {
     turn: Option<Arc<Semaphore>>,
     permit: Option<OwnedSemaphorePermit>,
     rows: Option<SendableRecordBatchStream>,
-    span: Span,
+    /// From its first poll to its end, be it local.
+    begun: Option<Begun>,
+    shown: QuerySpan,
 }
 
 impl Run {
@@ -255,7 +241,7 @@ impl Run {
     async fn item(&mut self) -> Option<Result<RecordBatch>> {
         let Some(query) = self.query.clone() else {
             // Either it runs locally now, or it has ended.
-            return self.local_item().await;
+            return self.locally().await;
         };
         let item = match self.distributed(&query).await {
             Ok(item) => item.map(Ok),
@@ -267,49 +253,50 @@ impl Run {
                 self.rows = None;
                 let refusal = (query.refusal()).filter(|_| self.reports.output_rows() == 0);
                 let at = self.reports.elapsed();
-                self.end(&query, DownKind::Cancel(error.to_string()), Err(&error))
+                self.leave(&query, DownKind::Cancel(error.to_string()))
                     .await;
                 let Some(refusal) = refusal else {
-                    self.reports.end(at, failed(&error));
-                    if !self.span.is_disabled() {
-                        let message = error.strip_backtrace();
-                        record_failure(&self.span, kind_of(&error), &message);
-                    }
+                    self.end(at, Err(&error));
                     return Some(Err(error));
                 };
                 tracing::warn!("{refusal}; the query runs locally");
                 self.refused = Some(refusal);
+                self.parts.hooks.query_retries(query.id(), &error);
                 self.reports.run_plan(Arc::clone(&self.local));
-                match execute_stream(Arc::clone(&self.local), Arc::clone(&self.context)) {
+                match self.local_rows(&query) {
                     Ok(rows) => self.rows = Some(rows),
                     Err(error) => {
-                        self.reports.end(self.reports.elapsed(), failed(&error));
+                        self.end(self.reports.elapsed(), Err(&error));
                         return Some(Err(error));
                     }
                 }
-                self.local_item().await
+                self.locally().await
             }
             None => {
                 self.rows = None;
                 let at = self.reports.elapsed();
-                self.end(&query, Query::finish(), Ok(())).await;
-                self.reports.end(at, QueryOutcome::Finished);
+                self.leave(&query, Query::finish()).await;
+                self.end(at, Ok(()));
                 None
             }
         }
     }
 
+    fn local_rows(&self, query: &Query) -> Result<SendableRecordBatchStream> {
+        let trace = query.trace_options(&self.local, 0);
+        let local = Arc::clone(&self.local);
+        let local = self.parts.hooks.wrap_plan(local, None, trace)?;
+        execute_stream(local, Arc::clone(&self.context))
+    }
+
     /// The next batch of the local plan, if that runs.
-    async fn local_item(&mut self) -> Option<Result<RecordBatch>> {
+    async fn locally(&mut self) -> Option<Result<RecordBatch>> {
         let item = self.rows.as_mut()?.next().await;
-        let outcome = match &item {
-            Some(Ok(_)) => return item,
-            Some(Err(error)) => failed(error),
-            None => QueryOutcome::Local {
-                reason: self.refused.take().unwrap_or_default(),
-            },
-        };
-        self.reports.end(self.reports.elapsed(), outcome);
+        match &item {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => self.end(self.reports.elapsed(), Err(error)),
+            None => self.end(self.reports.elapsed(), Ok(())),
+        }
         item
     }
 
@@ -334,32 +321,38 @@ impl Run {
         if self.again {
             self.input = reset_plan_states(Arc::clone(&self.input))?;
         }
-        self.parts.hooks.query_begins(query.id());
+        self.begun = Some(Begun::new(&self.parts.hooks, query.id()));
         query.check_workers()?;
-        let input = self.parts.hooks.wrap_plan(Arc::clone(&self.input), None)?;
+        let trace = query.trace_options(&self.input, 0);
+        let input = Arc::clone(&self.input);
+        let input = self.parts.hooks.wrap_plan(input, None, trace)?;
         query.prepare(&input).await?;
         self.reports.run_plan(Arc::clone(&input));
         self.rows = Some(query.execute(&input, &self.context)?);
         Ok(())
     }
 
-    async fn end(
-        &mut self,
-        query: &Query,
-        how: DownKind,
-        result: std::result::Result<(), &DataFusionError>,
-    ) {
+    /// Lets go of the workers, with their reports.
+    async fn leave(&mut self, query: &Query, how: DownKind) {
         query.end(how).await;
-        self.parts.hooks.query_ends(query.id(), result);
         self.query = None;
         self.permit = None;
     }
-}
 
-fn failed(error: &DataFusionError) -> QueryOutcome {
-    QueryOutcome::Failed {
-        kind: kind_of(error).to_string(),
-        message: error.strip_backtrace(),
+    /// Says how the query ended, `at` this time since it began.
+    fn end(&mut self, at: Duration, result: std::result::Result<(), &DataFusionError>) {
+        let outcome = match (result, self.refused.take()) {
+            (Err(error), _) => QueryOutcome::Failed {
+                kind: kind_of(error).to_string(),
+                message: error.strip_backtrace(),
+            },
+            (Ok(()), Some(reason)) => QueryOutcome::Local { reason },
+            (Ok(()), None) => QueryOutcome::Finished,
+        };
+        self.reports.end(at, outcome);
+        if let Some(begun) = self.begun.take() {
+            begun.end(result);
+        }
     }
 }
 
@@ -375,19 +368,14 @@ impl Drop for Run {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return reports.end(at, QueryOutcome::Cancelled);
         };
-        let (hooks, permit, rows) = (
-            Arc::clone(&self.parts.hooks),
-            self.permit.take(),
-            self.rows.take(),
-        );
+        let (begun, permit, rows) = (self.begun.take(), self.permit.take(), self.rows.take());
         let ending = async move {
             drop(rows);
-            let left = DataFusionError::Execution("the client stopped reading".to_string());
-            query.end(DownKind::Cancel(left.to_string())).await;
-            hooks.query_ends(query.id(), Err(&left));
+            query.end(DownKind::Cancel(ClientLeft.to_string())).await;
             reports.end(at, QueryOutcome::Cancelled);
+            drop(begun);
             drop(permit);
         };
-        runtime.spawn(ending.instrument(self.span.clone()));
+        runtime.spawn(ending.instrument(self.shown.span().clone()));
     }
 }

@@ -5,7 +5,6 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::metrics::{Count, MetricBuilder};
@@ -15,10 +14,11 @@ use parking_lot::RwLock;
 use prost::Message;
 
 use super::connect::Connections;
-use super::proto::{StreamHead, Ticket, headers_from_proto};
+use super::proto::{StreamHead, Ticket, headers_from_proto, headers_to_proto};
+use super::rpc::{DO_GET, Rpc};
 use crate::config::FlightpathConfig;
-use crate::model::boundary::{ExchangeRequest, StreamKey};
-use crate::model::hooks::Hooks;
+use crate::model::boundary::{BoundaryKind, ExchangeRequest, StreamKey};
+use crate::model::hooks::{Direction, Hooks, Transfer};
 use crate::model::stage::{QueryId, TaskKey};
 use crate::wire::batch::BatchDecoder;
 use crate::wire::error::{Origin, from_status, named};
@@ -56,7 +56,7 @@ pub(crate) trait LocalStreams: Debug + Send + Sync {
         worker: &str,
         producer: &TaskKey,
         partition: usize,
-        schema: &SchemaRef,
+        request: &ExchangeRequest<'_>,
         bytes: &Count,
     ) -> Option<Result<SendableRecordBatchStream>>;
 }
@@ -99,17 +99,17 @@ impl StreamReader {
             attempt: 0,
         };
         let worker = self.routes.worker(producer.stage, producer.task)?;
-        let schema = &request.schema;
         let local = self
             .local
             .as_ref()
-            .and_then(|local| local.local(&worker, &producer, read.partition, schema, &bytes));
+            .and_then(|local| local.local(&worker, &producer, read.partition, request, &bytes));
         if let Some(stream) = local {
             return stream;
         }
-        let opened = remote(self.clone(), worker, producer, read.partition, bytes);
+        let (partition, kind) = (read.partition, request.kind);
+        let opened = remote(self.clone(), worker, producer, partition, kind, bytes);
         Ok(Box::pin(RecordBatchStreamAdapter::new(
-            Arc::clone(schema),
+            Arc::clone(&request.schema),
             futures::stream::once(opened).try_flatten(),
         )))
     }
@@ -120,13 +120,17 @@ async fn remote(
     worker: String,
     producer: TaskKey,
     partition: usize,
+    kind: BoundaryKind,
     bytes: Count,
 ) -> Result<impl Stream<Item = Result<RecordBatch>>> {
     let origin = Origin::of(&worker, &producer);
     let unread = |error: DataFusionError| named(error, &origin);
+    let rpc = Rpc::client(DO_GET, reader.config.trace_detail);
     let ticket = Ticket {
         key: Some(encode_key(&producer)),
         partition: partition as u64,
+        kind: kind.as_str().to_string(),
+        headers: headers_to_proto(rpc.headers(&reader.hooks)),
     };
     let mut client = reader
         .connections
@@ -136,9 +140,11 @@ async fn remote(
     let messages = client
         .do_get(ticket.to_flight())
         .await
+        .inspect_err(|status| rpc.ended(status.code(), status.message()))
         .map_err(|status| unread(from_status(status, &worker)))?
         .into_inner();
     let hooks = reader.hooks;
+    let messages = rpc.answered_by(messages);
     let start = (messages, BatchDecoder::new());
     Ok(futures::stream::try_unfold(
         start,
@@ -147,12 +153,20 @@ async fn remote(
             async move {
                 loop {
                     let next = messages
-                        .message()
+                        .try_next()
                         .await
                         .map_err(|status| named(from_status(status, &origin.worker), &origin))?;
                     let Some(data) = next else { return Ok(None) };
                     if decoder.schema().is_some() {
-                        bytes.add(data.data_body.len() + data.data_header.len());
+                        let received = data.data_body.len() + data.data_header.len();
+                        bytes.add(received);
+                        hooks.transferred(&Transfer {
+                            producer,
+                            direction: Direction::Receive,
+                            kind,
+                            local: false,
+                            bytes: received,
+                        });
                     } else {
                         let head = StreamHead::decode(data.app_metadata.as_ref());
                         hooks.stream_opened(

@@ -38,6 +38,14 @@ impl BoundaryKind {
             Self::Custom => "custom",
         }
     }
+
+    /// The kind behind such a word; unknown ones are somebody else's.
+    pub(crate) fn named(word: &str) -> Self {
+        [Self::Shuffle, Self::Coalesce, Self::Broadcast]
+            .into_iter()
+            .find(|kind| kind.as_str() == word)
+            .unwrap_or(Self::Custom)
+    }
 }
 
 /// One stream between two tasks: a partition of what a producer task puts out.

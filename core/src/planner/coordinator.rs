@@ -12,7 +12,7 @@ use super::{BoundaryPlanner, DistributedRule};
 use crate::config::FlightpathConfig;
 use crate::engine::connect::{Connections, Connector, TcpConnector};
 use crate::engine::resolver::WorkerResolver;
-use crate::model::hooks::{Hooks, NoHooks};
+use crate::model::hooks::{Both, Hooks, NoHooks};
 use crate::model::metric_codec::{MetricCodec, MetricCodecs};
 
 /// The coordinator's side of Flightpath: where workers are, and what plugs in.
@@ -87,9 +87,9 @@ impl Coordinator {
         self
     }
 
-    /// Takes part in every query of the session.
+    /// Takes part in every query of the session, after the hooks added earlier.
     pub fn with_hooks(mut self, hooks: Arc<dyn Hooks>) -> Self {
-        self.parts.hooks = hooks;
+        self.parts.hooks = Arc::new(Both(self.parts.hooks, hooks));
         self
     }
 }

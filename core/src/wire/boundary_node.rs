@@ -193,16 +193,8 @@ impl BoundaryNode {
                 })
                 .collect()
         });
-        let kinds = [
-            BoundaryKind::Shuffle,
-            BoundaryKind::Coalesce,
-            BoundaryKind::Broadcast,
-        ];
         let planned = PlannedBoundary {
-            kind: kinds
-                .into_iter()
-                .find(|kind| kind.as_str() == self.kind)
-                .unwrap_or(BoundaryKind::Custom),
+            kind: BoundaryKind::named(&self.kind),
             name: self.name,
             details: self.details,
             merge_order,

@@ -26,7 +26,7 @@ pub use server::{ShutdownSummary, WorkerServer};
 
 use crate::config::FlightpathConfig;
 use crate::engine::connect::{Connections, Connector, MESSAGE_OVERHEAD, TcpConnector};
-use crate::model::hooks::{Hooks, NoHooks};
+use crate::model::hooks::{Both, Hooks, NoHooks};
 use crate::model::metric_codec::{MetricCodec, MetricCodecs};
 use query::Registry;
 
@@ -113,9 +113,9 @@ impl WorkerBuilder {
         self
     }
 
-    /// Takes part in every task of the worker.
+    /// Takes part in every task of the worker, after the hooks added earlier.
     pub fn with_hooks(mut self, hooks: Arc<dyn Hooks>) -> Self {
-        self.hooks = hooks;
+        self.hooks = Arc::new(Both(self.hooks, hooks));
         self
     }
 
@@ -137,6 +137,7 @@ impl WorkerBuilder {
         let session = self
             .session
             .unwrap_or_else(|| SessionStateBuilder::new().with_default_features().build());
+        self.hooks.worker_begins(session.runtime_env());
         let registry = Registry::new(
             session,
             self.codec,

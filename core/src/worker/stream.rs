@@ -18,6 +18,8 @@ use tonic::Status;
 use super::query::{Registry, WorkerQuery};
 use super::task::PartitionReader;
 use crate::engine::proto::{StreamHead, headers_to_proto};
+use crate::model::boundary::{BoundaryKind, ExchangeRequest};
+use crate::model::hooks::{Direction, Transfer};
 use crate::model::stage::TaskKey;
 use crate::wire::batch::BatchEncoder;
 use crate::wire::compact::weigh_batch;
@@ -31,7 +33,7 @@ pub(crate) fn local_stream(
     registry: &Arc<Registry>,
     producer: &TaskKey,
     partition: usize,
-    schema: &SchemaRef,
+    request: &ExchangeRequest<'_>,
     bytes: &Count,
 ) -> Result<SendableRecordBatchStream> {
     let (query, task) = registry.task(producer)?;
@@ -41,19 +43,34 @@ pub(crate) fn local_stream(
         .span
         .in_scope(|| registry.hooks.stream_headers(producer));
     registry.hooks.stream_opened(producer, &headers);
-    let read = bytes.clone();
-    let stream = futures::stream::unfold((reader, read), |(mut reader, read)| async move {
+    let (read, hooks) = (bytes.clone(), Arc::clone(&registry.hooks));
+    let transfer = Transfer {
+        producer: *producer,
+        direction: Direction::Transmit,
+        kind: request.kind,
+        local: true,
+        bytes: 0,
+    };
+    let state = (reader, read, hooks);
+    let stream = futures::stream::unfold(state, move |(mut reader, read, hooks)| async move {
         let item = reader.next().await?;
         if let Ok(batch) = &item {
             let bytes = weigh_batch(batch).rows;
             reader.task().sent(batch.num_rows(), bytes);
             read.add(bytes);
+            for direction in [Direction::Transmit, Direction::Receive] {
+                hooks.transferred(&Transfer {
+                    direction,
+                    bytes,
+                    ..transfer
+                });
+            }
         }
-        Some((item, (reader, read)))
+        Some((item, (reader, read, hooks)))
     });
     let stream = stream.map(move |item| item.map_err(|error| named(error, &origin)));
     Ok(Box::pin(RecordBatchStreamAdapter::new(
-        Arc::clone(schema),
+        Arc::clone(&request.schema),
         stream,
     )))
 }
@@ -65,6 +82,7 @@ pub(crate) fn remote_stream(
     query: Arc<WorkerQuery>,
     reader: PartitionReader,
     schema: SchemaRef,
+    kind: BoundaryKind,
 ) -> Result<impl Stream<Item = std::result::Result<FlightData, Status>> + use<>> {
     let compression = query.config.compression.codec();
     let mut encoder = BatchEncoder::new(schema, compression, query.config.max_message_bytes)?;
@@ -80,8 +98,18 @@ pub(crate) fn remote_stream(
         .schema_message()
         .with_app_metadata(head.encode_to_vec());
     let (sender, encoded) = mpsc::channel(ENCODED_BUFFER);
+    let hooks = Arc::clone(&registry.hooks);
+    let sent = move |bytes| {
+        hooks.transferred(&Transfer {
+            producer: key,
+            direction: Direction::Transmit,
+            kind,
+            local: false,
+            bytes,
+        });
+    };
     let job = SpawnedTask::spawn(async move {
-        let error = match send(reader, &mut encoder, first, &sender).await {
+        let error = match send(reader, &mut encoder, first, &sender, sent).await {
             Ok(()) => return,
             Err(error) => error,
         };
@@ -100,6 +128,7 @@ async fn send(
     encoder: &mut BatchEncoder,
     first: FlightData,
     sender: &mpsc::Sender<std::result::Result<FlightData, Status>>,
+    sent: impl Fn(usize),
 ) -> std::result::Result<(), DataFusionError> {
     if sender.send(Ok(first)).await.is_err() {
         return Ok(());
@@ -117,6 +146,7 @@ async fn send(
             .map(|message| message.data_header.len() + message.data_body.len())
             .sum();
         reader.task().sent(batch.num_rows(), bytes);
+        sent(bytes);
         for message in messages {
             if sender.send(Ok(message)).await.is_err() {
                 return Ok(());

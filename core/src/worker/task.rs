@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tracing::{Instrument, Span};
 
+use crate::model::hooks::Hooks;
 use crate::model::outcome::{number, record_failure};
 use crate::model::report::{TaskReport, TaskStatus};
 use crate::model::stage::TaskKey;
@@ -27,8 +28,11 @@ use crate::wire::plan::caught;
 /// its stream.
 const PARTITION_BUFFER: usize = 1;
 
-/// Told when a task ends.
+/// Told when a task begins and ends.
 pub(crate) trait TaskEnds: Send + Sync {
+    /// The first reader has come.
+    fn began(&self, key: &TaskKey);
+
     /// A partition ended with an error.
     fn failed(&self, key: &TaskKey, error: &DataFusionError);
 
@@ -152,6 +156,7 @@ impl Task {
             return;
         };
         let _inside = self.span.enter();
+        self.ends.began(&self.key);
         for partition in 0..self.partitions {
             let (sender, items) = mpsc::channel(PARTITION_BUFFER);
             let stream = caught("starting a task", || {
@@ -248,7 +253,7 @@ impl Task {
 
     /// The report of a task that has ended. Waits until nothing of it runs, so that what its
     /// nodes counted is complete.
-    pub(crate) async fn report(&self) -> TaskReport {
+    pub(crate) async fn report(&self, hooks: &dyn Hooks) -> TaskReport {
         let mut jobs = std::mem::take(&mut self.state.lock().jobs);
         jobs.shutdown().await;
         let mut state = self.state.lock();
@@ -258,6 +263,7 @@ impl Task {
             (Some((_, started)), Some(ended)) => ended - started,
             _ => std::time::Duration::ZERO,
         };
+        let started = state.started.map(|(at, _)| at);
         let (rows, bytes) = (
             self.rows.load(Ordering::Relaxed),
             self.bytes.load(Ordering::Relaxed),
@@ -271,18 +277,23 @@ impl Task {
         if let (Some(error), Some(message)) = (&state.error, &error) {
             record_failure(&self.span, kind_of(error), message);
         }
-        TaskReport {
+        drop(state);
+        let report = TaskReport {
             key: self.key,
             // The coordinator knows by which name it reached this worker.
             worker: String::new(),
             status,
             error,
-            started: state.started.map(|(at, _)| at),
+            started,
             duration,
             output_rows: rows,
             output_bytes: bytes,
             nodes: plan.as_ref().map(node_reports).unwrap_or_default(),
+        };
+        if let Some(plan) = &plan {
+            hooks.task_ends(&report, plan);
         }
+        report
     }
 }
 

@@ -160,7 +160,8 @@ impl QueryProfile {
     }
 }
 
-fn distributed(plan: &Arc<dyn ExecutionPlan>) -> Option<&DistributedExec> {
+/// The part of a plan that workers run, below whatever is on top of it.
+pub(crate) fn distributed(plan: &Arc<dyn ExecutionPlan>) -> Option<&DistributedExec> {
     find_layer(plan.as_ref()).or_else(|| plan.children().into_iter().find_map(distributed))
 }
 

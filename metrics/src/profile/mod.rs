@@ -55,6 +55,7 @@ pub mod metric;
 mod model;
 mod shape;
 
+pub(crate) use build::distributed;
 pub use json::{FORMAT, ProfileError, VERSION};
 pub use model::{
     BoundaryProfile, NodeProfile, QueryProfile, QueryStatus, StageProfile, TaskProfile, TaskState,

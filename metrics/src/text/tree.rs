@@ -70,7 +70,12 @@ impl Lines<'_> {
                         ],
                     }
                 });
-            let shown = cut(&format!("{}{}", "  ".repeat(depth), node.text), self.tree);
+            // Paths of files are long, and would hide which table they are.
+            let text = match node.table() {
+                Some(table) => format!("{}: {table}, {}", node.name, node.details()),
+                None => node.text.clone(),
+            };
+            let shown = cut(&format!("{}{}", "  ".repeat(depth), text), self.tree);
             let [rows, time, part] = NUMBERS;
             let line = format!(
                 "{shown:tree$} {:>rows$} {:>time$} {:>part$}",

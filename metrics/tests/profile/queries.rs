@@ -5,16 +5,11 @@ use std::path::Path;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use flightpath_core::FlightpathConfig;
 use flightpath_metrics::{FindingKind, QueryStatus};
-use flightpath_testkit::tables::register_parquet;
 use flightpath_testkit::{Cluster, tpch};
 
 use crate::fixture::{profiled, within};
 
 const SCALE: f64 = 0.01;
-
-const TABLES: [&str; 8] = [
-    "customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier",
-];
 
 const QUERIES: [&str; 12] = [
     "SELECT l_returnflag, l_linestatus, sum(l_quantity), avg(l_discount), count(*) \
@@ -49,11 +44,7 @@ async fn what_is_sent_is_read_in_every_query() {
             .with_option_extension(FlightpathConfig::default())
             .with_target_partitions(2);
         let ctx: SessionContext = cluster.context_with(config).unwrap();
-        for table in TABLES {
-            let file = dir.join(format!("{table}.parquet"));
-            let path = if file.exists() { file } else { dir.join(table) };
-            register_parquet(&ctx, table, &path).await.unwrap();
-        }
+        tpch::register(&ctx, &dir).await.unwrap();
         for sql in QUERIES {
             let profile = profiled(&ctx, sql).await;
             let expected = match profile.local_reason.as_deref() {

@@ -28,6 +28,7 @@ mod not_a_worker;
 mod pair;
 mod runtimes;
 mod settings;
+mod several_hooks;
 mod shapes_of_plans;
 mod shutdown;
 mod spill;

@@ -1,16 +1,13 @@
 //! Endpoints that are there, that speak HTTP, that are gone, and none.
 
-use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use flightpath_tracing_bridge::{OtlpSettings, Protocol, Role, Telemetry, init};
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use prost::Message;
 use tracing::subscriber::with_default;
 use tracing_subscriber::layer::SubscriberExt;
 
-use super::collector::{Received, collector, serve_grpc};
+use super::collector::{Collector, collector};
 
 /// Opens as many spans as asked for, with a subscriber of its own.
 fn emit(telemetry: &Telemetry, spans: usize) {
@@ -24,93 +21,46 @@ fn emit(telemetry: &Telemetry, spans: usize) {
     });
 }
 
-/// A server that takes OTLP over HTTP.
-fn serve_http() -> (String, Received) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/v1/traces", listener.local_addr().unwrap());
-    let received = Received::default();
-    let spans = received.clone();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = BufReader::new(stream.unwrap());
-            while let Some(body) = read_post(&mut stream) {
-                spans.add(ExportTraceServiceRequest::decode(&*body).unwrap());
-                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-                stream.get_mut().write_all(answer).unwrap();
-            }
-        }
-    });
-    (url, received)
+fn over_grpc(collector: &Collector) -> Telemetry {
+    let settings = OtlpSettings::new(Role::Worker, collector.endpoint(), Protocol::Grpc);
+    Telemetry::start(&settings).unwrap()
 }
 
-fn read_post(stream: &mut impl BufRead) -> Option<Vec<u8>> {
-    let mut length = 0;
-    let mut line = String::new();
-    stream.read_line(&mut line).ok()?;
-    assert!(
-        line.is_empty() || line.starts_with("POST /v1/traces "),
-        "{line}"
-    );
-    loop {
-        line.clear();
-        if stream.read_line(&mut line).ok()? == 0 {
-            return None;
-        }
-        let header = line.trim().to_ascii_lowercase();
-        if header.is_empty() {
-            break;
-        }
-        if let Some(value) = header.strip_prefix("content-length:") {
-            length = value.trim().parse().unwrap();
-        }
+#[tokio::test]
+async fn all_spans_arrive_over_both_protocols_and_are_counted() {
+    let collector = Collector::start().unwrap();
+    for (endpoint, protocol) in [
+        (collector.endpoint(), Protocol::Grpc),
+        (collector.http_traces(), Protocol::HttpProtobuf),
+    ] {
+        let before = collector.span_count();
+        let telemetry = Telemetry::start(&OtlpSettings::new(Role::Worker, endpoint, protocol));
+        let telemetry = telemetry.unwrap();
+        emit(&telemetry, 100);
+        let summary = telemetry.shutdown().await;
+        assert_eq!((summary.sent, summary.failed, summary.dropped), (100, 0, 0));
+        assert_eq!(collector.span_count(), before + 100);
     }
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).ok()?;
-    Some(body)
-}
-
-#[tokio::test]
-async fn all_spans_arrive_over_grpc_and_are_counted() {
-    let (address, received) = serve_grpc();
-    let settings = OtlpSettings::new(Role::Worker, format!("http://{address}"), Protocol::Grpc);
-    let telemetry = Telemetry::start(&settings).unwrap();
-    emit(&telemetry, 100);
-    let summary = telemetry.shutdown().await;
-    assert_eq!((summary.sent, summary.failed, summary.dropped), (100, 0, 0));
-    assert_eq!(received.len(), 100);
-}
-
-#[tokio::test]
-async fn all_spans_arrive_over_http_and_are_counted() {
-    let (url, received) = serve_http();
-    let settings = OtlpSettings::new(Role::Worker, url, Protocol::HttpProtobuf);
-    let telemetry = Telemetry::start(&settings).unwrap();
-    emit(&telemetry, 100);
-    let summary = telemetry.shutdown().await;
-    assert_eq!((summary.sent, summary.failed, summary.dropped), (100, 0, 0));
-    assert_eq!(received.len(), 100);
 }
 
 /// On the one thread of this runtime, which a blocking drop stops for its time.
 #[tokio::test(flavor = "current_thread")]
 async fn dropping_the_guard_sends_what_is_left() {
-    let (address, received) = serve_grpc();
-    let settings = OtlpSettings::new(Role::Worker, format!("http://{address}"), Protocol::Grpc);
-    let telemetry = Telemetry::start(&settings).unwrap();
+    let collector = Collector::start().unwrap();
+    let telemetry = over_grpc(&collector);
     emit(&telemetry, 3);
     drop(telemetry);
-    assert_eq!(received.len(), 3);
+    assert_eq!(collector.span_count(), 3);
 }
 
 #[test]
 fn the_guard_needs_no_runtime() {
-    let (address, received) = serve_grpc();
-    let settings = OtlpSettings::new(Role::Worker, format!("http://{address}"), Protocol::Grpc);
-    let telemetry = Telemetry::start(&settings).unwrap();
+    let collector = Collector::start().unwrap();
+    let telemetry = over_grpc(&collector);
     emit(&telemetry, 3);
     assert_eq!(telemetry.flush().sent, 3);
     drop(telemetry);
-    assert_eq!(received.len(), 3);
+    assert_eq!(collector.span_count(), 3);
 }
 
 #[tokio::test]
@@ -169,12 +119,12 @@ async fn without_an_endpoint_nothing_is_exported() {
 #[test]
 fn a_subscriber_that_is_set_stays() {
     let _global = collector();
-    let (address, received) = serve_grpc();
-    let settings = OtlpSettings::new(Role::Worker, format!("http://{address}"), Protocol::Grpc);
+    let other = Collector::start().unwrap();
+    let settings = OtlpSettings::new(Role::Worker, other.endpoint(), Protocol::Grpc);
     let message = settings.init().unwrap_err().to_string();
     assert!(message.contains("Telemetry::layer"), "{message}");
     tracing::info_span!(parent: None, "span").in_scope(|| {});
-    assert_eq!(received.len(), 0);
+    assert_eq!(other.span_count(), 0);
 }
 
 #[test]

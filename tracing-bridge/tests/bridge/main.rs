@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod collector;
+mod conformance;
 mod export;
 mod hooks;
 mod sql;

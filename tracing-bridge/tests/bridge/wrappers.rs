@@ -22,9 +22,9 @@ use super::support::{QUERY, answer, expected, session};
 
 /// Forwards what the compiler demands, and nothing more: it hides its node from downcasts.
 #[derive(Debug)]
-struct IgnorantExec {
-    inner: Arc<dyn ExecutionPlan>,
-    runs: Arc<AtomicUsize>,
+pub(crate) struct IgnorantExec {
+    pub(crate) inner: Arc<dyn ExecutionPlan>,
+    pub(crate) runs: Arc<AtomicUsize>,
 }
 
 impl DisplayAs for IgnorantExec {

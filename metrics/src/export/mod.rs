@@ -1,0 +1,186 @@
+//! Metrics of a process for those who watch it: over OTLP, and for Prometheus.
+//!
+//! A process measures itself with [`MetricsHooks`], whatever part it has in queries, and
+//! [`MetricsExport`] brings to others what it has measured.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use flightpath_core::Worker;
+//! use flightpath_metrics::export::{MetricsExport, Role};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Sends to where OTEL_EXPORTER_OTLP_ENDPOINT says, if it says anything.
+//! let metrics = MetricsExport::from_env(Role::Worker)?;
+//! let worker = Worker::builder().with_hooks(metrics.hooks()).build();
+//! // For Prometheus to scrape; port 0 takes a free one.
+//! let server = metrics.serve("127.0.0.1:0".parse()?, false).await?;
+//! println!("metrics at {}", server.url());
+//!
+//! # let _ = worker;
+//! server.shutdown().await?;
+//! metrics.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+
+mod endpoint;
+mod hooks;
+mod instruments;
+mod memory;
+mod operators;
+mod push;
+mod queries;
+mod settings;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use datafusion::common::{DataFusionError, Result};
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::MeterProvider;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
+use prometheus::Registry;
+use tokio::runtime::Runtime;
+
+pub use endpoint::MetricsServer;
+pub use hooks::MetricsHooks;
+pub use settings::{Destination, MetricsSettings, Protocol, Role};
+
+/// Measures this process and brings what it measured to others, as long as it lives.
+///
+/// Dropping it sends what is left, for which it may block for seconds; in async code, prefer
+/// [`shutdown`](Self::shutdown).
+pub struct MetricsExport {
+    hooks: Arc<MetricsHooks>,
+    registry: Registry,
+    /// Until it has been shut down.
+    provider: Option<SdkMeterProvider>,
+    /// The exporter's own.
+    runtime: Option<Runtime>,
+}
+
+impl MetricsExport {
+    /// [`start`](Self::start) with [`MetricsSettings::from_env`].
+    ///
+    /// # Errors
+    /// If a variable has an unknown value, or the exporter cannot be built.
+    pub fn from_env(role: Role) -> Result<Self> {
+        Self::start(&MetricsSettings::from_env(role)?)
+    }
+
+    /// Starts to measure, and to send every minute, or as `OTEL_METRIC_EXPORT_INTERVAL` says. It
+    /// works inside and outside of a Tokio runtime.
+    ///
+    /// # Errors
+    /// If the endpoint is no URL, or needs what this build does not have.
+    pub fn start(settings: &MetricsSettings) -> Result<Self> {
+        let registry = Registry::new();
+        let mut provider = SdkMeterProvider::builder().with_resource(resource(settings));
+        let mut runtime = None;
+        if !settings.disabled {
+            let pulled = opentelemetry_prometheus::exporter()
+                .with_registry(registry.clone())
+                .scope_info_enabled(false)
+                .build()
+                .map_err(|error| DataFusionError::External(error.into()))?;
+            provider = provider.with_reader(pulled);
+            match &settings.destination {
+                Destination::Nowhere => {}
+                Destination::Console => {
+                    let exporter = opentelemetry_stdout::MetricExporter::default();
+                    provider = provider.with_reader(PeriodicReader::builder(exporter).build());
+                }
+                Destination::Otlp(protocol, endpoint) => {
+                    let (exporter, own) = push::otlp(*protocol, endpoint)?;
+                    provider = provider.with_reader(PeriodicReader::builder(exporter).build());
+                    runtime = Some(own);
+                }
+            }
+        }
+        let provider = provider.build();
+        Ok(Self {
+            hooks: Arc::new(MetricsHooks::new(&provider.meter("flightpath"))),
+            registry,
+            provider: Some(provider),
+            runtime,
+        })
+    }
+
+    /// What measures; for the coordinator and for the workers of this process.
+    pub fn hooks(&self) -> Arc<MetricsHooks> {
+        Arc::clone(&self.hooks)
+    }
+
+    /// What has been measured, in the text format of Prometheus.
+    ///
+    /// # Errors
+    /// If it has no such form.
+    pub fn text(&self) -> Result<String> {
+        endpoint::text(&self.registry)
+    }
+
+    /// Serves [`text`](Self::text) over HTTP at `/metrics`; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// If `address` is not a loopback address and `insecure` is not set: there is neither
+    /// encryption nor authentication. If the address cannot be bound.
+    pub async fn serve(&self, address: SocketAddr, insecure: bool) -> Result<MetricsServer> {
+        MetricsServer::bind(address, self.registry.clone(), insecure).await
+    }
+
+    /// Sends what has been measured. Blocks until it has left, or failed to.
+    ///
+    /// # Errors
+    /// If it cannot be sent.
+    pub fn flush(&self) -> Result<()> {
+        let flushed = self.provider.as_ref().map(SdkMeterProvider::force_flush);
+        flushed
+            .unwrap_or(Ok(()))
+            .map_err(|error| DataFusionError::External(error.into()))
+    }
+
+    /// Sends what has been measured, and stops measuring. What cannot be sent is told as a
+    /// warning.
+    pub async fn shutdown(self) {
+        // It blocks. A panic in there would have been the exporter's, and told.
+        let _ended = tokio::task::spawn_blocking(move || drop(self)).await;
+    }
+}
+
+impl fmt::Debug for MetricsExport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MetricsExport")
+            .field("hooks", &self.hooks)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for MetricsExport {
+    fn drop(&mut self) {
+        if let Some(provider) = self.provider.take() {
+            // The exporter warns of what it cannot send.
+            let _told = provider.shutdown();
+        }
+        if let Some(runtime) = self.runtime.take() {
+            // A runtime that is just dropped panics in async code.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn resource(settings: &MetricsSettings) -> Resource {
+    let mut attributes = vec![
+        KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
+        KeyValue::new("service.instance.id", uuid::Uuid::now_v7().to_string()),
+        KeyValue::new("process.pid", i64::from(std::process::id())),
+    ];
+    // Where the environment names the service, the SDK reads it by itself.
+    if let Some(name) = settings.service_name {
+        attributes.push(KeyValue::new("service.name", name));
+    }
+    Resource::builder().with_attributes(attributes).build()
+}
