@@ -11,6 +11,8 @@ use datafusion::common::config::{
 use datafusion::common::{DataFusionError, Result, config_err, config_namespace};
 use datafusion::config::ConfigOptions;
 
+use crate::model::trace::{TraceDetail, TraceOptions};
+
 config_namespace! {
     /// Settings of Flightpath, under the prefix `flightpath`.
     pub struct FlightpathConfig {
@@ -48,13 +50,37 @@ config_namespace! {
 
         /// How long to wait for the reports of tasks once the query itself has ended.
         pub metrics_timeout: Timeout, default = Timeout::seconds(5)
+
+        /// Down to which level a trace has spans: query, stage, task, operator or rpc.
+        pub trace_detail: TraceDetail, default = TraceDetail::Operator
+
+        /// How many spans of operators and requests a query may have; tasks above that have only
+        /// their own span. Few queries come near it, and viewers show no more well.
+        pub trace_span_budget: usize, default = 10_000
+
+        /// Whether traces show the SQL of queries, and their nodes as EXPLAIN does. Off because
+        /// both hold literals of the query.
+        pub trace_sql: bool, default = false
+
+        /// How many rows of each node's output traces show. None, because rows are data that
+        /// would leave the workers.
+        pub trace_preview_rows: usize, default = 0
     }
 }
 
 impl FlightpathConfig {
     /// The settings of a session; the defaults where it has not registered any.
-    pub(crate) fn of(options: &ConfigOptions) -> Self {
+    pub fn of(options: &ConfigOptions) -> Self {
         options.extensions.get().cloned().unwrap_or_default()
+    }
+
+    /// What traces show.
+    pub fn trace_options(&self) -> TraceOptions {
+        TraceOptions {
+            detail: self.trace_detail,
+            sql: self.trace_sql,
+            preview_rows: self.trace_preview_rows,
+        }
     }
 }
 

@@ -86,7 +86,8 @@ pub mod worker;
 
 pub use config::{Compression, FlightpathConfig, Timeout};
 pub use engine::connect::{Connector, TcpConnector};
-pub use engine::distributed::{DistributedExec, QuerySpan, query_span};
+pub use engine::distributed::DistributedExec;
+pub use engine::query_span::QuerySpan;
 pub use engine::resolver::{DnsWorkers, StaticWorkers, WorkerResolver};
 pub use model::boundary::{
     BoundaryEdit, BoundaryKind, ExchangeShape, NetworkBoundary, NetworkBoundaryExec,
@@ -101,7 +102,7 @@ pub use model::metrics_wrapper::MetricsWrapperExec;
 pub use model::pairing::{StageSlots, wrap_stages};
 pub use model::report::{NodeReport, TaskReport, TaskStatus};
 pub use model::reports::{
-    MissingTask, PlannedTask, QueryOutcome, QueryReports, TaskCounts, TaskProgress, TaskState,
+    MissingTask, PlannedTask, QueryOutcome, QueryReports, TaskCounts, TaskProgress, TaskSnapshot,
 };
 pub use model::slot::MetricsSlot;
 pub use model::stage::{QueryId, Stage, TaskKey};
@@ -109,6 +110,7 @@ pub use model::staged::{
     BoundaryDetector, BoundaryView, NetworkBoundaries, StageNode, StageView, StagedPlan, stages,
 };
 pub use model::summary::{StageSummary, stage_summaries};
+pub use model::trace::{TraceDetail, TraceOptions};
 pub use model::visitor::{
     NodeVisit, PlanVisitor, TaskVisit, Visited, visit_stages, visit_stages_with,
 };

@@ -3,19 +3,25 @@
 use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use clap::{Parser, ValueEnum};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::arrow::{csv, json};
-use datafusion::common::{Result, exec_datafusion_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::options::ArrowReadOptions;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{CsvReadOptions, JsonReadOptions, SessionContext};
 use flightpath_core::{Coordinator, SessionStateBuilderExt, StaticWorkers};
+use flightpath_metrics::{Progress, QueryProfile, progress};
+use flightpath_testkit::cli;
+use flightpath_testkit::statements::{self, Planned};
 use flightpath_testkit::tables::register_parquet;
-use flightpath_testkit::{cli, statements};
+use futures::{Stream, StreamExt, TryStreamExt};
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use tracing_subscriber::filter::LevelFilter;
 
 /// Runs SQL on workers and prints the answers.
@@ -39,6 +45,10 @@ struct Args {
     /// How to print answers.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
+
+    /// Keeps the profile of the last statement that ran in this file, and prints what it comes to.
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
 
     /// One or more statements, with semicolons between; without it and --file, from stdin.
     sql: Option<String>,
@@ -93,9 +103,59 @@ async fn run(args: Args) -> Result<()> {
         (None, None) => from_stdin()?,
     };
     for statement in statements::split(&sql)? {
+        let text = statement.to_string();
         let planned = statements::plan(&ctx, statement).await?;
-        print(planned.plan.schema(), planned.collect().await?, args.format)?;
+        let rows = followed(&planned).await;
+        // Of a query that failed, the profile is wanted most.
+        if let Some(file) = &args.profile {
+            keep_profile(&planned.plan, text, file)?;
+        }
+        print(planned.plan.schema(), rows?, args.format)?;
     }
+    Ok(())
+}
+
+/// Runs a statement, with a bar of its tasks if somebody is there to see it.
+async fn followed(planned: &Planned) -> Result<Vec<RecordBatch>> {
+    let rows = planned.stream()?;
+    let drawn = async {
+        if let Some(progress) = progress(&planned.plan) {
+            draw(progress).await;
+        }
+    };
+    // The bar ends with the query; one that fails early may leave it behind.
+    let (rows, ()) = tokio::join!(rows.try_collect(), drawn);
+    rows
+}
+
+/// indicatif draws on stderr, and only if that is a terminal.
+async fn draw(mut progress: impl Stream<Item = Progress> + Unpin) {
+    let bar = ProgressBar::new(0);
+    let style = ProgressStyle::with_template("{wide_bar} {pos} of {len} tasks, {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    while let Some(now) = progress.next().await {
+        let (tasks, done) = now.tasks();
+        bar.set_length(tasks as u64);
+        bar.set_position(done as u64);
+        if let Some(stage) = now.stages.iter().find(|stage| stage.done < stage.tasks) {
+            let (rows, bytes) = (
+                HumanCount(stage.output_rows),
+                HumanBytes(stage.output_bytes),
+            );
+            bar.set_message(format!("stage {}: {rows} rows, {bytes}", stage.stage));
+        }
+    }
+    bar.finish_and_clear();
+}
+
+fn keep_profile(plan: &Arc<dyn ExecutionPlan>, sql: String, file: &Path) -> Result<()> {
+    let profile = QueryProfile::of(plan)?.with_sql(sql);
+    let json = profile
+        .to_json()
+        .map_err(|error| DataFusionError::External(error.into()))?;
+    std::fs::write(file, json)
+        .map_err(|error| exec_datafusion_err!("cannot write {}: {error}", file.display()))?;
+    eprintln!("{}", profile.text().for_output(&std::io::stderr()));
     Ok(())
 }
 

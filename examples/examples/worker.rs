@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Parser;
 use datafusion::common::Result;
 use flightpath_core::{Worker, WorkerServer};
+use flightpath_metrics::export::{MetricsExport, Role};
 use flightpath_testkit::cli;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -15,6 +16,11 @@ struct Args {
     /// Where to listen; port 0 takes any that is free.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:50051")]
     listen: SocketAddr,
+
+    /// Serve metrics to Prometheus there, at `/metrics`; port 0 takes any that is free. Whether they
+    /// go to an OTLP endpoint too, the `OTEL_*` variables say.
+    #[arg(long, value_name = "IP:PORT")]
+    metrics_listen: Option<SocketAddr>,
 
     /// Listen beyond this machine. Whoever reaches the port can then run any plan, and so read any
     /// file that this process can: do so only in a network that you trust.
@@ -35,9 +41,16 @@ async fn main() {
 async fn run(args: Args) -> Result<()> {
     // Asked for before anything is said to listen: from then on a signal is never lost.
     let stop = stop_signal()?;
-    let worker = Worker::builder().build();
+    let metrics = MetricsExport::from_env(Role::Worker)?;
+    let worker = Worker::builder().with_hooks(metrics.hooks()).build();
     let server = WorkerServer::bind(args.listen, worker, args.insecure).await?;
     println!("listening on {}", server.url());
+    let mut scraped = None;
+    if let Some(address) = args.metrics_listen {
+        let endpoint = metrics.serve(address, args.insecure).await?;
+        println!("metrics at {}", endpoint.url());
+        scraped = Some(endpoint);
+    }
 
     let signal = stop.await;
     println!(
@@ -50,6 +63,10 @@ async fn run(args: Args) -> Result<()> {
         "stopped: {} queries finished, {} cancelled",
         summary.finished, summary.cancelled
     );
+    if let Some(endpoint) = scraped {
+        endpoint.shutdown().await?;
+    }
+    metrics.shutdown().await;
     Ok(())
 }
 

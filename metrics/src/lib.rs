@@ -37,15 +37,26 @@
 //!
 //! One object, which is [`QueryProfile`] field by field; [`profile`] describes it.
 
+pub mod analysis;
 #[cfg(feature = "export")]
 pub mod export;
+pub(crate) mod numbers;
 pub mod profile;
+pub mod progress;
+pub mod report;
+pub mod text;
 
+pub use analysis::{
+    CriticalPath, Exchanged, Finding, FindingKind, OperatorTime, PathStep, StageFigures,
+    TaskFigures,
+};
 pub use profile::metric::{Metric, MetricKind, Reading, Value};
 pub use profile::{
     BoundaryProfile, NodeProfile, ProfileError, QueryProfile, QueryStatus, StageProfile,
     TaskProfile, TaskState, UnmatchedNode,
 };
+pub use progress::{Progress, StageProgress, progress, progress_of};
+pub use text::Text;
 
 /// The visitor of plans, for what a profile does not say.
 pub use flightpath_core::{NodeVisit, PlanVisitor, TaskVisit, Visited, visit_stages};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::Result;
-use datafusion::execution::TaskContext;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::LexOrdering;
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, collect};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, collect, execute_stream};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParser, Statement};
 use flightpath_core::{DistributedExec, find_layer};
@@ -56,6 +56,11 @@ impl Planned {
     /// Runs the plan to its end.
     pub async fn collect(&self) -> Result<Vec<RecordBatch>> {
         collect(self.plan.clone(), self.task.clone()).await
+    }
+
+    /// Begins to run the plan.
+    pub fn stream(&self) -> Result<SendableRecordBatchStream> {
+        execute_stream(self.plan.clone(), self.task.clone())
     }
 }
 

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use datafusion::common::{Result, config_datafusion_err};
 use datafusion::physical_plan::ExecutionPlan;
-use flightpath_core::{Headers, Hooks, TaskKey};
+use flightpath_core::{Headers, Hooks, TaskKey, TraceDetail, TraceOptions};
 use opentelemetry::propagation::TextMapCompositePropagator;
 use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
 use tracing::Span;
 use tracing_opentelemetry::{OpenTelemetrySpanExt, SetParentError};
 
 use crate::operator::{Instrumentation, Links};
+use crate::outcome::is_sampled;
 use crate::propagation;
 
 /// Makes the spans of a query one trace, across processes, down to every operator.
@@ -54,19 +55,26 @@ impl TracingHooks {
         let links = Arc::new(Links::default());
         Ok(Self {
             propagator,
-            operators: Instrumentation::try_new(false, Arc::clone(&links))?,
+            operators: Instrumentation::try_new(Arc::clone(&links))?,
             links,
         })
     }
 
-    /// Whether operator spans show their node as `EXPLAIN` does, in `datafusion.node`. Off by
-    /// default, because it holds literals of the query.
-    ///
-    /// # Errors
-    /// None that is known; the instrument rule may have one.
-    pub fn with_node_text(mut self, on: bool) -> Result<Self> {
-        self.operators = Instrumentation::try_new(on, Arc::clone(&self.links))?;
-        Ok(self)
+    /// The span as a child of the one that headers name; not sampled if they name none.
+    fn in_trace(&self, span: Span, headers: &Headers) -> Span {
+        if span.is_disabled() {
+            return span;
+        }
+        let mut parent = propagation::extract(&self.propagator, headers);
+        if !parent.span().span_context().is_valid() {
+            parent = parent.with_remote_span_context(unsampled());
+        }
+        match span.set_parent(parent) {
+            // Without the layer there is nothing that could have a parent.
+            Ok(()) | Err(SetParentError::LayerNotFound | SetParentError::SpanDisabled) => {}
+            Err(error) => tracing::warn!("a span is not in its query's trace: {error}"),
+        }
+        span
     }
 }
 
@@ -75,39 +83,24 @@ impl Hooks for TracingHooks {
         propagation::inject(&self.propagator, &Span::current().context())
     }
 
-    fn task_span(&self, span: Span, task: &TaskKey, headers: &Headers) -> Span {
-        if span.is_disabled() {
-            return span;
-        }
-        let mut parent = propagation::extract(&self.propagator, headers);
-        if !parent.span().span_context().is_valid() {
-            parent = parent.with_remote_span_context(unsampled(task));
-        }
-        match span.set_parent(parent) {
-            // Without the layer there is nothing that could have a parent.
-            Ok(()) | Err(SetParentError::LayerNotFound | SetParentError::SpanDisabled) => {}
-            Err(error) => tracing::warn!("task {task} is not in its query's trace: {error}"),
-        }
-        span
+    fn task_span(&self, span: Span, _task: &TaskKey, headers: &Headers) -> Span {
+        self.in_trace(span, headers)
     }
 
     fn wrap_plan(
         &self,
         plan: Arc<dyn ExecutionPlan>,
         _task: Option<(&TaskKey, &Headers)>,
+        trace: TraceOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if !is_sampled(&Span::current()) {
+        if trace.detail < TraceDetail::Operator || !is_sampled(&Span::current()) {
             return Ok(plan);
         }
-        self.operators.instrument(plan)
+        self.operators.wrap(plan, trace)
     }
 
     fn stream_headers(&self, _producer: &TaskKey) -> Headers {
-        let span = Span::current();
-        match is_sampled(&span) {
-            true => propagation::inject(&self.propagator, &span.context()),
-            false => vec![],
-        }
+        self.request_headers()
     }
 
     fn stream_opened(&self, producer: &TaskKey, headers: &Headers) {
@@ -118,16 +111,24 @@ impl Hooks for TracingHooks {
         let answered = context.span().span_context().clone();
         self.links.add(&Span::current(), producer, answered);
     }
-}
 
-fn is_sampled(span: &Span) -> bool {
-    !span.is_disabled() && span.context().span().span_context().is_sampled()
+    fn request_headers(&self) -> Headers {
+        let span = Span::current();
+        match is_sampled(&span) {
+            true => propagation::inject(&self.propagator, &span.context()),
+            false => vec![],
+        }
+    }
+
+    fn request_span(&self, span: Span, headers: &Headers) -> Span {
+        self.in_trace(span, headers)
+    }
 }
 
 /// A parent that was not sampled, so that its child is not.
-fn unsampled(task: &TaskKey) -> SpanContext {
+fn unsampled() -> SpanContext {
     SpanContext::new(
-        TraceId::from_bytes(*task.query_id.as_bytes()),
+        TraceId::from_bytes([1; 16]),
         SpanId::from_bytes([1; 8]),
         TraceFlags::NOT_SAMPLED,
         true,

@@ -66,6 +66,9 @@
 mod hooks;
 mod operator;
 mod otlp;
+mod outcome;
+#[cfg(feature = "sql")]
+mod planning;
 mod propagation;
 #[cfg(feature = "sql")]
 mod sql;

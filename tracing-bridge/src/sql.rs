@@ -4,121 +4,117 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::catalog::Session;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::Result;
 use datafusion::dataframe::DataFrame;
-use datafusion::execution::context::QueryPlanner;
-use datafusion::execution::{
-    SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext,
-};
+use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionContext;
 use flightpath_core::{
-    QuerySpan, TransparentWrapper, kind_of, query_span, transparent_execution_plan,
+    DistributedExec, FlightpathConfig, QuerySpan, TraceDetail, TraceOptions, TransparentWrapper,
+    transparent_execution_plan,
 };
 use futures::StreamExt;
-use tracing::{Instrument, Span};
+use tracing::Instrument;
+
+use crate::operator::Instrumentation;
+use crate::outcome::is_sampled;
+use crate::planning::Planning;
 
 /// SQL with a `query` span around planning and execution.
 #[async_trait]
 pub trait TracedSql {
-    /// Like [`SessionContext::sql`], in a span of its own, which is a child of the current one. The
-    /// text is not on it.
+    /// Like [`SessionContext::sql`], in a span of its own, which is a child of the current one.
+    ///
+    /// A query that runs here, on no worker, has spans of its operators too. What they show is set
+    /// with `flightpath.trace_detail` and the settings beside it; the text is on the span, as
+    /// `db.query.text`, only with `flightpath.trace_sql`.
+    ///
+    /// # Errors
+    /// Those of [`SessionContext::sql`]; they are on the span as well.
     async fn traced_sql(&self, text: &str) -> Result<DataFrame>;
-
-    /// [`traced_sql`](Self::traced_sql), with the text on the span as `db.query.text`.
-    async fn traced_sql_with_text(&self, text: &str) -> Result<DataFrame>;
 }
 
 #[async_trait]
 impl TracedSql for SessionContext {
     async fn traced_sql(&self, text: &str) -> Result<DataFrame> {
-        let span = query_span();
-        let planned = plan(self, text, &span).await;
-        planned.inspect_err(|error| failed(&span, error))
-    }
-
-    async fn traced_sql_with_text(&self, text: &str) -> Result<DataFrame> {
-        let span = query_span();
-        span.record("db.query.text", text);
-        let planned = plan(self, text, &span).await;
-        planned.inspect_err(|error| failed(&span, error))
-    }
-}
-
-async fn plan(ctx: &SessionContext, text: &str, span: &Span) -> Result<DataFrame> {
-    let state = ctx.state();
-    let planning = tracing::info_span!(parent: span, "plan");
-    let logical = state.create_logical_plan(text).instrument(planning.clone());
-    let logical = logical.await?;
-    if let LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) = logical {
-        drop(planning);
-        let changed = ctx.execute_logical_plan(logical);
-        return changed.instrument(span.clone()).await;
-    }
-    Ok(DataFrame::new(in_span(state, span, planning), logical))
-}
-
-/// A session whose plans are made within `planning` and run within `span`.
-fn in_span(state: SessionState, span: &Span, planning: Span) -> SessionState {
-    let planner = PlannerInSpan {
-        inner: Arc::clone(state.query_planner()),
-        planning,
-        query: span.clone(),
-    };
-    let mut state = SessionStateBuilder::new_from_existing(state)
-        .with_query_planner(Arc::new(planner))
-        .build();
-    let extension = Arc::new(QuerySpan(span.clone()));
-    state.config_mut().set_extension(extension);
-    state
-}
-
-fn failed(span: &Span, error: &DataFusionError) {
-    if !span.is_disabled() {
-        span.record("error.type", kind_of(error));
-        span.record("otel.status_code", "ERROR");
-        span.record("otel.status_description", error.strip_backtrace());
-    }
-}
-
-#[derive(Debug)]
-struct PlannerInSpan {
-    inner: Arc<dyn QueryPlanner + Send + Sync>,
-    planning: Span,
-    query: Span,
-}
-
-#[async_trait]
-impl QueryPlanner for PlannerInSpan {
-    async fn create_physical_plan(
-        &self,
-        logical_plan: &LogicalPlan,
-        session_state: &dyn Session,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let planning = self
-            .inner
-            .create_physical_plan(logical_plan, session_state)
-            .instrument(self.planning.clone());
-        match planning.await {
-            Ok(inner) => Ok(Arc::new(InQueryExec {
-                inner,
-                span: self.query.clone(),
-            })),
-            Err(error) => {
-                failed(&self.query, &error);
-                Err(error)
-            }
+        let query = QuerySpan::open();
+        let state = self.state();
+        let config = FlightpathConfig::of(state.config_options());
+        if config.trace_sql {
+            query.span().record("db.query.text", text);
         }
+        let spans = Planning {
+            plan: tracing::info_span!(parent: query.span(), "plan"),
+            query,
+        };
+        let planned = plan(self, state, text, &config, &spans).await;
+        planned.inspect_err(|error| spans.query.failed(error))
     }
+}
+
+async fn plan(
+    ctx: &SessionContext,
+    mut state: SessionState,
+    text: &str,
+    config: &FlightpathConfig,
+    spans: &Planning,
+) -> Result<DataFrame> {
+    let logical = state.create_logical_plan(text);
+    let logical = logical.instrument(spans.plan.clone()).await;
+    let logical = logical.inspect_err(|error| spans.failed(error))?;
+    let query = spans.query.clone();
+    if let LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) = logical {
+        let changed = ctx.execute_logical_plan(logical);
+        return changed.instrument(query.span().clone()).await;
+    }
+    let extension = Arc::new(query.clone());
+    state.config_mut().set_extension(extension);
+    let trace = config.trace_options();
+    let budget = config.trace_span_budget;
+    let finish = move |plan| in_query(plan, trace, budget, &query);
+    Ok(DataFrame::new(spans.session(state, trace, finish), logical))
+}
+
+/// The plan within the query's span; with spans of operators where no worker has a part in it.
+fn in_query(
+    plan: Arc<dyn ExecutionPlan>,
+    trace: TraceOptions,
+    budget: usize,
+    query: &QuerySpan,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let wanted = trace.detail >= TraceDetail::Operator && is_sampled(query.span());
+    let nodes = nodes(&plan).filter(|_| wanted);
+    let inner = match nodes {
+        Some(nodes) if nodes > budget => {
+            query.span().record("flightpath.trace.truncated", true);
+            plan
+        }
+        Some(_) => Instrumentation::try_new(Arc::default())?.wrap(plan, trace)?,
+        None => plan,
+    };
+    Ok(Arc::new(InQueryExec {
+        inner,
+        query: query.clone(),
+    }))
+}
+
+/// How many nodes a plan has that runs here; `None` if workers have a part in it.
+fn nodes(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
+    if plan.is::<DistributedExec>() {
+        return None;
+    }
+    let children = plan.children().into_iter();
+    children
+        .map(nodes)
+        .try_fold(1, |sum, below| Some(sum + below?))
 }
 
 /// A transparent wrapper around the root of a plan, which runs it in the query's span.
 struct InQueryExec {
     inner: Arc<dyn ExecutionPlan>,
-    span: Span,
+    query: QuerySpan,
 }
 
 impl fmt::Debug for InQueryExec {
@@ -135,7 +131,7 @@ impl TransparentWrapper for InQueryExec {
     fn rewrap(&self, inner: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
         Arc::new(Self {
             inner,
-            span: self.span.clone(),
+            query: self.query.clone(),
         })
     }
 
@@ -144,19 +140,16 @@ impl TransparentWrapper for InQueryExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let stream = self
-            .span
+        let query = self.query.clone();
+        let stream = (query.span())
             .in_scope(|| self.inner.execute(partition, context))
-            .inspect_err(|error| failed(&self.span, error))?;
-        let span = self.span.clone();
-        let stream = futures::stream::unfold(stream, move |mut stream| {
-            let inside = span.clone();
+            .inspect_err(|error| query.failed(error))?;
+        let stream = futures::stream::unfold((stream, query), |(mut stream, query)| {
+            let inside = query.span().clone();
             async move {
                 let item = stream.next().await?;
-                if let Err(error) = &item {
-                    failed(&Span::current(), error);
-                }
-                Some((item, stream))
+                let item = item.inspect_err(|error| query.failed(error));
+                Some((item, (stream, query)))
             }
             .instrument(inside)
         });

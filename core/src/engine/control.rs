@@ -10,10 +10,11 @@ use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Streaming;
+use tonic::{Code, Streaming};
 
-use super::proto::{self, DownKind, Hello, UpKind};
+use super::proto::{self, DownKind, Hello, UpKind, headers_to_proto};
 use super::query::Shared;
+use super::rpc::{DO_EXCHANGE, Rpc};
 use crate::model::reports::TaskProgress;
 use crate::model::stage::TaskKey;
 use crate::wire::error::{decode_error, from_status};
@@ -61,17 +62,20 @@ impl Control {
         let config = &shared.reader.config;
         let mut client = shared.reader.connections.client(url, config).await?;
         let (down, outgoing) = mpsc::channel(DOWN_BUFFER);
+        let rpc = Rpc::client(DO_EXCHANGE, config.trace_detail);
         let hello = DownKind::Hello(Hello {
             protocol: proto::PROTOCOL_VERSION,
             release: proto::RELEASE.to_string(),
             query_id: shared.reader.query_id.as_bytes().to_vec(),
             url: url.to_string(),
             settings: shared.settings.clone(),
+            headers: headers_to_proto(rpc.headers(&shared.reader.hooks)),
         });
         // The channel is empty and its other end is here.
         let _sent = down.send(hello.into()).await;
         let greeted = client.do_exchange(ReceiverStream::new(outgoing)).await;
-        if greeted.is_err() {
+        if let Err(status) = &greeted {
+            rpc.ended(status.code(), status.message());
             // A connection kept from earlier may be what is broken.
             shared.reader.connections.forget(url);
         }
@@ -101,9 +105,13 @@ impl Control {
         let reader = SpawnedTask::spawn({
             let (url, waiting) = (url.to_string(), Arc::clone(&waiting));
             async move {
-                if let Err(error) = read(up, &url, &shared, &waiting).await {
-                    shared.reader.connections.forget(&url);
-                    shared.lost(&url, error);
+                match read(up, &url, &shared, &waiting).await {
+                    Ok(()) => rpc.ended(Code::Ok, ""),
+                    Err(error) => {
+                        rpc.ended(Code::Unavailable, &error.strip_backtrace());
+                        shared.reader.connections.forget(&url);
+                        shared.lost(&url, error);
+                    }
                 }
                 waiting.lock().clear();
                 finished.send_replace(true);
@@ -203,7 +211,13 @@ async fn read(
                     shared.progress(decode_key(key)?, done);
                 }
             }
-            UpKind::Failed(failed) => shared.fail(decode_error(&failed.error)),
+            UpKind::Failed(failed) => {
+                let error = decode_error(&failed.error);
+                if let Some(key) = failed.key {
+                    shared.task_failed(decode_key(key)?, &error);
+                }
+                shared.fail(error);
+            }
             UpKind::Report(report) => {
                 let mut report = decode_report(report, &shared.metric_codecs)?;
                 report.worker = url.to_string();

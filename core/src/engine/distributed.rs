@@ -21,15 +21,14 @@ use datafusion::physical_plan::{
 use futures::StreamExt;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tracing::field::Empty;
-use tracing::{Instrument, Span};
+use tracing::Instrument;
 
 use super::begun::Begun;
 use super::proto::DownKind;
 use super::query::Query;
+use super::query_span::QuerySpan;
 use crate::model::child::only_child;
 use crate::model::hooks::ClientLeft;
-use crate::model::outcome::record_failure;
 use crate::model::reports::{QueryOutcome, QueryReports};
 use crate::planner::Parts;
 use crate::wire::error::kind_of;
@@ -45,28 +44,6 @@ pub struct DistributedExec {
     parts: Parts,
     properties: Arc<PlanProperties>,
     runs: Arc<Runs>,
-}
-
-/// An extension of a session config: the span that covers an execution, in place of one that
-/// [`DistributedExec`] opens. It should come from [`query_span`].
-#[derive(Clone, Debug)]
-pub struct QuerySpan(pub Span);
-
-/// Opens the span of a query, with the fields that its execution fills in.
-pub fn query_span() -> Span {
-    tracing::info_span!(
-        "query",
-        db.system.name = "datafusion",
-        db.query.text = Empty,
-        flightpath.query.id = Empty,
-        flightpath.stage.count = Empty,
-        flightpath.task.count = Empty,
-        flightpath.worker.count = Empty,
-        flightpath.retry.count = 0,
-        "error.type" = Empty,
-        otel.status_code = Empty,
-        otel.status_description = Empty,
-    )
 }
 
 /// The executions of one plan.
@@ -194,8 +171,10 @@ impl ExecutionPlan for DistributedExec {
         }
         let again = self.runs.used.swap(true, Ordering::AcqRel);
         let given = context.session_config().get_extension::<QuerySpan>();
-        let span = given.map_or_else(query_span, |given| given.0.clone());
-        let query = Query::new(&self.parts, &context, span.clone())?;
+        let shown = given.map_or_else(QuerySpan::open, |given| QuerySpan::clone(&given));
+        let span = shown.span().clone();
+        let query = Query::new(&self.parts, &context, span.clone())
+            .inspect_err(|error| shown.failed(error))?;
         let reports = Arc::clone(query.reports());
         if !span.is_disabled() {
             span.record("flightpath.query.id", tracing::field::display(query.id()));
@@ -214,11 +193,12 @@ impl ExecutionPlan for DistributedExec {
             permit: None,
             rows: None,
             begun: None,
-            span,
+            shown,
         };
         let stream = futures::stream::unfold(run, |mut run| async move {
-            let span = run.span.clone();
+            let span = run.shown.span().clone();
             let item = run.next().instrument(span).await?;
+            let item = item.inspect_err(|error| run.shown.failed(error));
             Some((item, run))
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(
@@ -246,7 +226,7 @@ struct Run {
     rows: Option<SendableRecordBatchStream>,
     /// From its first poll to its end, be it local.
     begun: Option<Begun>,
-    span: Span,
+    shown: QuerySpan,
 }
 
 impl Run {
@@ -276,10 +256,6 @@ impl Run {
                 self.leave(&query, DownKind::Cancel(error.to_string()))
                     .await;
                 let Some(refusal) = refusal else {
-                    if !self.span.is_disabled() {
-                        let message = error.strip_backtrace();
-                        record_failure(&self.span, kind_of(&error), &message);
-                    }
                     self.end(at, Err(&error));
                     return Some(Err(error));
                 };
@@ -287,7 +263,7 @@ impl Run {
                 self.refused = Some(refusal);
                 self.parts.hooks.query_retries(query.id(), &error);
                 self.reports.run_plan(Arc::clone(&self.local));
-                match execute_stream(Arc::clone(&self.local), Arc::clone(&self.context)) {
+                match self.local_rows(&query) {
                     Ok(rows) => self.rows = Some(rows),
                     Err(error) => {
                         self.end(self.reports.elapsed(), Err(&error));
@@ -304,6 +280,13 @@ impl Run {
                 None
             }
         }
+    }
+
+    fn local_rows(&self, query: &Query) -> Result<SendableRecordBatchStream> {
+        let trace = query.trace_options(&self.local, 0);
+        let local = Arc::clone(&self.local);
+        let local = self.parts.hooks.wrap_plan(local, None, trace)?;
+        execute_stream(local, Arc::clone(&self.context))
     }
 
     /// The next batch of the local plan, if that runs.
@@ -340,7 +323,9 @@ impl Run {
         }
         self.begun = Some(Begun::new(&self.parts.hooks, query.id()));
         query.check_workers()?;
-        let input = self.parts.hooks.wrap_plan(Arc::clone(&self.input), None)?;
+        let trace = query.trace_options(&self.input, 0);
+        let input = Arc::clone(&self.input);
+        let input = self.parts.hooks.wrap_plan(input, None, trace)?;
         query.prepare(&input).await?;
         self.reports.run_plan(Arc::clone(&input));
         self.rows = Some(query.execute(&input, &self.context)?);
@@ -391,6 +376,6 @@ impl Drop for Run {
             drop(begun);
             drop(permit);
         };
-        runtime.spawn(ending.instrument(self.span.clone()));
+        runtime.spawn(ending.instrument(self.shown.span().clone()));
     }
 }

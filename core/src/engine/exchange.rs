@@ -14,7 +14,8 @@ use parking_lot::RwLock;
 use prost::Message;
 
 use super::connect::Connections;
-use super::proto::{StreamHead, Ticket, headers_from_proto};
+use super::proto::{StreamHead, Ticket, headers_from_proto, headers_to_proto};
+use super::rpc::{DO_GET, Rpc};
 use crate::config::FlightpathConfig;
 use crate::model::boundary::{BoundaryKind, ExchangeRequest, StreamKey};
 use crate::model::hooks::{Direction, Hooks, Transfer};
@@ -124,10 +125,12 @@ async fn remote(
 ) -> Result<impl Stream<Item = Result<RecordBatch>>> {
     let origin = Origin::of(&worker, &producer);
     let unread = |error: DataFusionError| named(error, &origin);
+    let rpc = Rpc::client(DO_GET, reader.config.trace_detail);
     let ticket = Ticket {
         key: Some(encode_key(&producer)),
         partition: partition as u64,
         kind: kind.as_str().to_string(),
+        headers: headers_to_proto(rpc.headers(&reader.hooks)),
     };
     let mut client = reader
         .connections
@@ -137,9 +140,11 @@ async fn remote(
     let messages = client
         .do_get(ticket.to_flight())
         .await
+        .inspect_err(|status| rpc.ended(status.code(), status.message()))
         .map_err(|status| unread(from_status(status, &worker)))?
         .into_inner();
     let hooks = reader.hooks;
+    let messages = rpc.answered_by(messages);
     let start = (messages, BatchDecoder::new());
     Ok(futures::stream::try_unfold(
         start,
@@ -148,7 +153,7 @@ async fn remote(
             async move {
                 loop {
                     let next = messages
-                        .message()
+                        .try_next()
                         .await
                         .map_err(|status| named(from_status(status, &origin.worker), &origin))?;
                     let Some(data) = next else { return Ok(None) };

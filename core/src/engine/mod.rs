@@ -7,5 +7,8 @@ pub mod distributed;
 pub(crate) mod exchange;
 pub(crate) mod proto;
 pub(crate) mod query;
+pub mod query_span;
 pub mod resolver;
+pub(crate) mod rpc;
+pub(crate) mod running;
 pub(crate) mod settings;

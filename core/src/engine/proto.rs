@@ -63,6 +63,8 @@ pub(crate) struct Hello {
     pub(crate) url: String,
     #[prost(message, repeated, tag = "5")]
     pub(crate) settings: Vec<Setting>,
+    #[prost(message, repeated, tag = "6")]
+    pub(crate) headers: Vec<Header>,
 }
 
 #[derive(Clone, PartialEq, Eq, Message)]
@@ -87,6 +89,9 @@ pub(crate) struct Task {
     /// Only decode it and say whether that works.
     #[prost(bool, tag = "5")]
     pub(crate) check: bool,
+    /// Down to which level its trace has spans, as a word.
+    #[prost(string, tag = "6")]
+    pub(crate) trace_detail: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -180,6 +185,8 @@ pub(crate) struct Ticket {
     /// What the boundary that reads does, as a word.
     #[prost(string, tag = "3")]
     pub(crate) kind: String,
+    #[prost(message, repeated, tag = "4")]
+    pub(crate) headers: Vec<Header>,
 }
 
 impl Ticket {

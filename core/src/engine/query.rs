@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::future::{join_all, try_join_all};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -17,6 +16,7 @@ use tracing::{Instrument, Span};
 use super::control::{Answer, Control};
 use super::exchange::{Routes, StreamReader};
 use super::proto::{self, DownKind, Route, Setting, headers_to_proto};
+use super::running::Running;
 use super::settings;
 use crate::config::FlightpathConfig;
 use crate::model::boundary::{
@@ -24,14 +24,15 @@ use crate::model::boundary::{
     NetworkBoundaryExt,
 };
 use crate::model::metric_codec::MetricCodecs;
-use crate::model::outcome::{number, record_failure};
+use crate::model::outcome::number;
 use crate::model::pairing::StageSlots;
-use crate::model::report::{TaskReport, TaskStatus};
+use crate::model::report::TaskReport;
 use crate::model::reports::{PlannedTask, QueryReports, TaskProgress};
 use crate::model::stage::{QueryId, Stage, TaskKey};
-use crate::model::summary::median;
+use crate::model::trace::{SpanBudget, TraceDetail, TraceOptions};
 use crate::planner::Parts;
 use crate::wire::codec::Codec;
+use crate::wire::error::kind_of;
 use crate::wire::metrics::encode_key;
 use crate::wire::plan::{Subqueries, awaits_subqueries, encode, narrow};
 
@@ -44,6 +45,7 @@ pub(crate) struct Query {
     /// Held while stages are dispatched, so that each is once.
     controls: tokio::sync::Mutex<HashMap<String, Control>>,
     span: Span,
+    budget: SpanBudget,
 }
 
 /// What the query and the readers of its control streams share.
@@ -60,18 +62,6 @@ pub(crate) struct Shared {
     refusal: Mutex<Option<String>>,
 }
 
-/// A stage that has been dispatched.
-#[derive(Debug)]
-struct Running {
-    tasks: usize,
-    /// Of the tasks that have reported, and which they are.
-    durations: Vec<(Duration, usize)>,
-    rows: u64,
-    bytes: u64,
-    /// Open until the last task has reported.
-    span: Option<Span>,
-}
-
 impl Query {
     pub(crate) fn new(parts: &Parts, context: &TaskContext, span: Span) -> Result<Self> {
         let workers = parts.workers()?.into_iter().map(|url| {
@@ -79,13 +69,15 @@ impl Query {
             url.trim_end_matches('/').to_string()
         });
         let options = context.session_config().options();
+        let config = FlightpathConfig::of(options);
+        let budget = SpanBudget::new(config.trace_span_budget);
         let query_id = QueryId::new();
         let shared = Shared {
             reader: StreamReader {
                 query_id,
                 routes: Arc::new(Routes::default()),
                 connections: parts.connections.clone(),
-                config: FlightpathConfig::of(options),
+                config,
                 hooks: Arc::clone(&parts.hooks),
                 local: None,
             },
@@ -103,6 +95,7 @@ impl Query {
             shared: Arc::new(shared),
             controls: tokio::sync::Mutex::default(),
             span,
+            budget,
         })
     }
 
@@ -239,6 +232,25 @@ impl Query {
     }
 
     fn begin(&self, stage: &Stage, kind: BoundaryKind) {
+        self.shared.stages.lock().insert(
+            stage.id,
+            Running::new(stage.tasks, self.stage_span(stage, kind)),
+        );
+        self.parts.hooks.stage_begins(self.id(), stage, kind);
+        let workers = self.shared.reader.routes.of(stage.id);
+        let planned = workers.into_iter().enumerate().map(|(task, worker)| {
+            let key = self.key(stage, task);
+            PlannedTask { key, worker }
+        });
+        let reports = &self.shared.reports;
+        reports.plan_tasks(planned);
+        reports.pair_stage(StageSlots::new(stage.id, &stage.plan));
+    }
+
+    fn stage_span(&self, stage: &Stage, kind: BoundaryKind) -> Span {
+        if self.shared.reader.config.trace_detail < TraceDetail::Stage {
+            return Span::none();
+        }
         let span = tracing::info_span!(
             parent: &self.span,
             "stage",
@@ -261,23 +273,27 @@ impl Query {
             span.record("otel.name", format!("stage {}", stage.id));
             span.record("flightpath.query.id", tracing::field::display(self.id()));
         }
-        let running = Running {
-            tasks: stage.tasks,
-            durations: vec![],
-            rows: 0,
-            bytes: 0,
-            span: Some(span),
-        };
-        self.shared.stages.lock().insert(stage.id, running);
-        self.parts.hooks.stage_begins(self.id(), stage, kind);
-        let workers = self.shared.reader.routes.of(stage.id);
-        let planned = workers.into_iter().enumerate().map(|(task, worker)| {
-            let key = self.key(stage, task);
-            PlannedTask { key, worker }
-        });
-        let reports = &self.shared.reports;
-        reports.plan_tasks(planned);
-        reports.pair_stage(StageSlots::new(stage.id, &stage.plan));
+        span
+    }
+
+    /// What the trace of one part shows: all that was asked for, while the budget lasts.
+    pub(crate) fn trace_options(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        consumer: usize,
+    ) -> TraceOptions {
+        let mut options = self.shared.reader.config.trace_options();
+        if options.detail <= TraceDetail::Task || self.span.is_disabled() {
+            return options;
+        }
+        let whole = !self.budget.is_truncated();
+        if !self.budget.take(spans(plan, consumer, options.detail)) {
+            options.detail = TraceDetail::Task;
+            if whole {
+                self.span.record("flightpath.trace.truncated", true);
+            }
+        }
+        options
     }
 
     fn key(&self, stage: &Stage, task: usize) -> TaskKey {
@@ -311,9 +327,15 @@ impl Query {
         let plan = narrow(&stage.plan, task, &self.parts.splitters)?;
         let limit = self.shared.reader.config.max_plan_bytes;
         let bytes = encode(&plan, &self.codec, subqueries, limit)?;
+        let check = subqueries == Subqueries::Placeholders;
+        let detail = match check {
+            true => self.shared.reader.config.trace_detail,
+            false => self.trace_options(&stage.plan, task).detail,
+        };
         let span = self.shared.stages.lock();
         let span = span.get(&stage.id).and_then(|running| running.span.clone());
         let headers = span
+            .filter(|span| !span.is_disabled())
             .unwrap_or_else(|| self.span.clone())
             .in_scope(|| self.parts.hooks.task_headers(&key));
         let message = proto::Task {
@@ -321,7 +343,8 @@ impl Query {
             plan: bytes.into(),
             routes: inputs.to_vec(),
             headers: headers_to_proto(headers),
-            check: subqueries == Subqueries::Placeholders,
+            check,
+            trace_detail: detail.to_string(),
         };
         let worker = self.shared.reader.routes.worker(stage.id, task)?;
         Ok((key, worker, message))
@@ -337,8 +360,11 @@ impl Query {
         self.span
             .record("flightpath.stage.count", number(stages.len()));
         self.span.record("flightpath.task.count", number(tasks));
+        let workers: HashSet<String> = (stages.keys())
+            .flat_map(|stage| self.shared.reader.routes.of(*stage))
+            .collect();
         self.span
-            .record("flightpath.worker.count", number(self.workers.len()));
+            .record("flightpath.worker.count", number(workers.len()));
     }
 
     /// Ends the query on all workers and waits, for a bounded time, for what they have to report.
@@ -358,7 +384,9 @@ impl Query {
         }
         controls.clear();
         self.describe();
-        self.shared.stages.lock().clear();
+        for (_, mut stage) in self.shared.stages.lock().drain() {
+            stage.end();
+        }
     }
 
     /// What to tell workers of a query that has all it wants.
@@ -379,11 +407,10 @@ impl Shared {
 
     /// A worker was lost: the query fails, and the worker's tasks are missing by name.
     pub(crate) fn lost(&self, worker: &str, error: DataFusionError) {
-        let tasks: Vec<String> = self
-            .reports
-            .missing()
-            .into_iter()
-            .filter(|missing| missing.worker == worker)
+        let mut missing = self.reports.missing();
+        missing.retain(|missing| missing.worker == worker);
+        let tasks: Vec<String> = missing
+            .iter()
             .map(|missing| format!("stage {}, task {}", missing.key.stage, missing.key))
             .collect();
         self.reports
@@ -392,7 +419,18 @@ impl Shared {
             true => String::new(),
             false => format!(" while it had {}", tasks.join("; ")),
         };
-        self.fail(error.context(format!("worker {worker} was lost{running}")));
+        let error = error.context(format!("worker {worker} was lost{running}"));
+        for missing in missing {
+            self.task_failed(missing.key, &error);
+        }
+        self.fail(error);
+    }
+
+    /// A task failed: so did its stage.
+    pub(crate) fn task_failed(&self, key: TaskKey, error: &DataFusionError) {
+        if let Some(stage) = self.stages.lock().get_mut(&key.stage) {
+            stage.failed(kind_of(error), &error.strip_backtrace());
+        }
     }
 
     pub(crate) fn progress(&self, key: TaskKey, progress: TaskProgress) {
@@ -408,41 +446,6 @@ impl Shared {
     }
 }
 
-impl Running {
-    /// Takes the report of a task in; with the last one the stage's span ends.
-    fn reported(&mut self, report: &TaskReport) {
-        self.durations.push((report.duration, report.key.task));
-        self.rows += report.output_rows;
-        self.bytes += report.output_bytes;
-        if let (TaskStatus::Failed, Some(span)) = (report.status, &self.span) {
-            let message = report.error.as_deref().unwrap_or("a task failed");
-            record_failure(span, "task_failed", message);
-        }
-        if self.durations.len() < self.tasks {
-            return;
-        }
-        let Some(span) = self.span.take() else { return };
-        span.record("flightpath.stage.output_rows", number(self.rows));
-        span.record("flightpath.stage.output_bytes", number(self.bytes));
-        self.durations.sort_unstable();
-        let tasks = self.durations.len();
-        let seconds = |name: &str, duration: Duration| {
-            span.record(name, duration.as_secs_f64());
-        };
-        let median = median(tasks, |task| self.durations[task].0);
-        seconds("flightpath.stage.task_duration.median", median);
-        if let (Some((least, _)), Some((most, slowest))) =
-            (self.durations.first(), self.durations.last())
-        {
-            seconds("flightpath.stage.task_duration.min", *least);
-            seconds("flightpath.stage.task_duration.max", *most);
-            span.record("flightpath.stage.slowest_task", number(*slowest));
-        }
-        // A span ends when it is left for the last time.
-        span.in_scope(|| {});
-    }
-}
-
 /// Boundaries that nodes of this plan read, not those of stages below.
 fn find_topmost<'a>(plan: &'a Arc<dyn ExecutionPlan>, found: &mut Vec<&'a NetworkBoundaryExec>) {
     if let Some(boundary) = plan.as_network_boundary() {
@@ -452,6 +455,24 @@ fn find_topmost<'a>(plan: &'a Arc<dyn ExecutionPlan>, found: &mut Vec<&'a Networ
     for child in plan.children() {
         find_topmost(child, found);
     }
+}
+
+/// How many spans a task with this plan has, beside its own.
+fn spans(plan: &Arc<dyn ExecutionPlan>, consumer: usize, detail: TraceDetail) -> usize {
+    let below = match plan.as_network_boundary() {
+        Some(boundary) if detail == TraceDetail::Rpc => {
+            let partitions = 0..plan.output_partitioning().partition_count();
+            let reads = partitions.map(|partition| boundary.reads(consumer, partition).len());
+            // Of the client and of the server.
+            2 * reads.sum::<usize>()
+        }
+        Some(_) => 0,
+        None => {
+            let children = plan.children().into_iter();
+            children.map(|child| spans(child, consumer, detail)).sum()
+        }
+    };
+    1 + below
 }
 
 /// The stage that `boundary` reads, and all below it.

@@ -10,6 +10,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use super::boundary::BoundaryKind;
 use super::report::TaskReport;
 use super::stage::{QueryId, Stage, TaskKey};
+use super::trace::TraceOptions;
 
 /// Names and values that travel with tasks and streams, in message bodies.
 pub type Headers = Vec<(String, Vec<u8>)>;
@@ -78,14 +79,14 @@ pub trait Hooks: Debug + Send + Sync {
     /// On the coordinator: a task has reported.
     fn task_reports(&self, _report: &TaskReport) {}
 
-    /// On a worker: a span for the task whose headers came with it. Everything that the task
-    /// does is inside it. By default a child of nothing, named `task`.
+    /// On a worker: a span for the task whose headers came with it, if its trace shows tasks.
+    /// Everything that the task does is inside it. By default a child of nothing, named `task`.
     fn task_span(&self, span: tracing::Span, _task: &TaskKey, _headers: &Headers) -> tracing::Span {
         span
     }
 
     /// Where a plan is about to run: on a worker after decoding, with the task and its headers;
-    /// on the coordinator for its own part, with neither.
+    /// on the coordinator for its own part, with neither. `trace` says what its trace shows.
     ///
     /// # Errors
     /// If it cannot be wrapped; the task or query then fails.
@@ -93,6 +94,7 @@ pub trait Hooks: Debug + Send + Sync {
         &self,
         plan: Arc<dyn ExecutionPlan>,
         _task: Option<(&TaskKey, &Headers)>,
+        _trace: TraceOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(plan)
     }
@@ -116,6 +118,17 @@ pub trait Hooks: Debug + Send + Sync {
     /// At each end of a stream, for each batch: it leaves, or it came. A reader on another machine
     /// sees parts of a batch one by one.
     fn transferred(&self, _transfer: &Transfer) {}
+
+    /// Where a request to a worker is made that has a span of its own: it travels with these
+    /// headers.
+    fn request_headers(&self) -> Headers {
+        vec![]
+    }
+
+    /// On a worker: a span for a request whose headers came with it.
+    fn request_span(&self, span: tracing::Span, _headers: &Headers) -> tracing::Span {
+        span
+    }
 }
 
 /// What a query ends with whose client stopped reading before its last row; an
@@ -188,8 +201,10 @@ impl Hooks for Both {
         &self,
         plan: Arc<dyn ExecutionPlan>,
         task: Option<(&TaskKey, &Headers)>,
+        trace: TraceOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.1.wrap_plan(self.0.wrap_plan(plan, task)?, task)
+        self.1
+            .wrap_plan(self.0.wrap_plan(plan, task, trace)?, task, trace)
     }
 
     fn task_begins(&self, task: &TaskKey) {
@@ -216,5 +231,16 @@ impl Hooks for Both {
     fn transferred(&self, transfer: &Transfer) {
         self.0.transferred(transfer);
         self.1.transferred(transfer);
+    }
+
+    fn request_headers(&self) -> Headers {
+        let mut headers = self.0.request_headers();
+        headers.extend(self.1.request_headers());
+        headers
+    }
+
+    fn request_span(&self, span: tracing::Span, headers: &Headers) -> tracing::Span {
+        let span = self.0.request_span(span, headers);
+        self.1.request_span(span, headers)
     }
 }

@@ -18,6 +18,7 @@ pub mod slot;
 pub mod stage;
 pub mod staged;
 pub mod summary;
+pub mod trace;
 pub mod visitor;
 pub(crate) mod waiting;
 pub mod wrapper;

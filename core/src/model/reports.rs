@@ -45,7 +45,7 @@ pub struct TaskProgress {
 
 /// What is known of a task.
 #[derive(Clone, Debug)]
-pub struct TaskState {
+pub struct TaskSnapshot {
     /// Which task.
     pub key: TaskKey,
     /// URL of its worker.
@@ -225,14 +225,14 @@ impl QueryReports {
     }
 
     /// What is known of each task at this moment, in the order of stages and tasks.
-    pub fn tasks(&self) -> Vec<TaskState> {
+    pub fn tasks(&self) -> Vec<TaskSnapshot> {
         let state = self.state.lock();
         let keys: BTreeSet<_> = state.planned.keys().chain(state.reports.keys()).collect();
         let tasks = keys.into_iter().map(|key| {
             let planned = state.planned.get(key);
             let report = state.reports.get(key).cloned();
             let worker = planned.map(|planned| &planned.worker);
-            TaskState {
+            TaskSnapshot {
                 key: *key,
                 worker: worker
                     .or(report.as_ref().map(|report| &report.worker))

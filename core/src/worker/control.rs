@@ -59,7 +59,7 @@ pub(crate) async fn serve(
     query: Arc<WorkerQuery>,
     mut down: Streaming<FlightData>,
     up: Up,
-) {
+) -> std::result::Result<(), Status> {
     query
         .tell(UpKind::Welcome(Welcome {
             protocol: proto::PROTOCOL_VERSION,
@@ -100,12 +100,19 @@ pub(crate) async fn serve(
     };
     // With the coordinator gone nobody takes the reports, and the stream is closed: they fail fast.
     query.reporting.done().await;
-    match reason {
-        Ok(_) => query.tell(UpKind::Done(Empty {})).await,
+    let ended = match reason {
+        Ok(_) => {
+            query.tell(UpKind::Done(Empty {})).await;
+            Ok(())
+        }
         // Nobody hears it if the coordinator is gone; one that sent nonsense is told.
-        Err(status) => drop(up.send(Err(status)).await),
-    }
+        Err(status) => {
+            drop(up.send(Err(status.clone())).await);
+            Err(status)
+        }
+    };
     registry.forget(query.id);
+    ended
 }
 
 fn closed() -> Status {

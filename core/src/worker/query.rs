@@ -10,7 +10,7 @@ use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext
 use datafusion::physical_plan::metrics::Count;
 use datafusion_proto::physical_plan::PhysicalExtensionCodec;
 use tokio::sync::watch;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use super::control::Up;
 use super::stream::local_stream;
@@ -18,7 +18,7 @@ use super::task::{Task, TaskEnds};
 use super::yielding::yielding;
 use crate::config::FlightpathConfig;
 use crate::engine::connect::Connections;
-use crate::engine::exchange::{LocalStreams, Routes, StreamReader};
+use crate::engine::exchange::{LocalStreams, StreamReader};
 use crate::engine::proto::{self, Failed, Hello, UpKind, headers_from_proto};
 use crate::engine::settings;
 use crate::model::boundary::{Exchange, ExchangeHandle, ExchangeRequest, NetworkBoundaryExec};
@@ -26,6 +26,7 @@ use crate::model::hooks::{Headers, Hooks};
 use crate::model::metric_codec::MetricCodecs;
 use crate::model::outcome::number;
 use crate::model::stage::{QueryId, TaskKey};
+use crate::model::trace::{TraceDetail, TraceOptions};
 use crate::wire::codec::Codec;
 use crate::wire::error::{Origin, encode_error};
 use crate::wire::metrics::{decode_key, encode_key, encode_report};
@@ -128,6 +129,11 @@ impl Registry {
         Ok((query, task))
     }
 
+    /// Of requests that belong to no query.
+    pub(crate) fn trace_detail(&self) -> TraceDetail {
+        FlightpathConfig::of(self.session.config().options()).trace_detail
+    }
+
     /// Takes no new query from now on.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Release);
@@ -152,10 +158,12 @@ pub(crate) struct WorkerQuery {
     pub(crate) config: FlightpathConfig,
     /// Settings and functions of the worker's session, with the query's settings over them.
     context: Arc<TaskContext>,
-    routes: Arc<Routes>,
+    reader: StreamReader,
     pub(crate) tasks: DashMap<TaskKey, Arc<Task>>,
     up: Up,
     pub(crate) reporting: Reporting,
+    /// Failures go before reports: with the last report a stage has ended.
+    failing: Reporting,
 }
 
 /// How many tasks have ended, and not yet reported.
@@ -183,10 +191,9 @@ impl WorkerQuery {
         let mut config = context.session_config().clone();
         settings::apply(&hello.settings, config.options_mut())?;
         let flightpath = FlightpathConfig::of(config.options());
-        let routes = Arc::new(Routes::default());
         let reader = StreamReader {
             query_id: id,
-            routes: Arc::clone(&routes),
+            routes: Arc::default(),
             connections: registry.connections.clone(),
             config: flightpath.clone(),
             hooks: Arc::clone(&registry.hooks),
@@ -195,17 +202,16 @@ impl WorkerQuery {
                 registry: Arc::downgrade(registry),
             })),
         };
-        let exchange = ExchangeHandle(Arc::new(reader));
-        let config = config.with_extension(Arc::new(exchange));
         Ok(Self {
             id,
             url: hello.url.clone(),
             config: flightpath,
             context: Arc::new(context.with_session_config(config)),
-            routes,
+            reader,
             tasks: DashMap::new(),
             up,
             reporting: Reporting::default(),
+            failing: Reporting::default(),
         })
     }
 
@@ -238,9 +244,50 @@ impl WorkerQuery {
             return Ok(key);
         }
         for route in message.routes {
-            self.routes.add(route.stage as usize, route.workers);
+            self.reader.routes.add(route.stage as usize, route.workers);
         }
         let headers: Headers = headers_from_proto(message.headers);
+        let trace = TraceOptions {
+            detail: message.trace_detail.parse()?,
+            ..self.config.trace_options()
+        };
+        let span = match trace.detail {
+            TraceDetail::Query | TraceDetail::Stage => Span::none(),
+            _ => registry
+                .hooks
+                .task_span(self.task_span(&key), &key, &headers),
+        };
+        let plan = {
+            let _inside = span.enter();
+            caught("wrapping a plan", || {
+                let plan = yielding(plan)?;
+                registry
+                    .hooks
+                    .wrap_plan(plan, Some((&key, &headers)), trace)
+            })?
+        };
+        let ends = Ends {
+            query: Arc::downgrade(self),
+            codecs: registry.metric_codecs.clone(),
+            hooks: Arc::clone(&registry.hooks),
+        };
+        let mut reader = self.reader.clone();
+        reader.config.trace_detail = trace.detail;
+        // One context of its own for each task: what runs under it is that task's.
+        let config = self.context.session_config().clone();
+        let config = config.with_extension(Arc::new(ExchangeHandle(Arc::new(reader))));
+        let context = settings::derived(&self.context, config, Some(key.to_string()));
+        let task = Task::new(key, plan, Arc::new(context), span, Arc::new(ends));
+        match self.tasks.entry(key) {
+            Entry::Occupied(_) => exec_err!("task {key} is here already"),
+            Entry::Vacant(vacant) => {
+                vacant.insert(Arc::new(task));
+                Ok(key)
+            }
+        }
+    }
+
+    fn task_span(&self, key: &TaskKey) -> Span {
         let span = tracing::info_span!(
             parent: None,
             "task",
@@ -259,30 +306,7 @@ impl WorkerQuery {
         if !span.is_disabled() {
             span.record("flightpath.query.id", tracing::field::display(self.id));
         }
-        let span = registry.hooks.task_span(span, &key, &headers);
-        let plan = {
-            let _inside = span.enter();
-            caught("wrapping a plan", || {
-                let plan = yielding(plan)?;
-                registry.hooks.wrap_plan(plan, Some((&key, &headers)))
-            })?
-        };
-        let ends = Ends {
-            query: Arc::downgrade(self),
-            codecs: registry.metric_codecs.clone(),
-            hooks: Arc::clone(&registry.hooks),
-        };
-        // One context of its own for each task: what runs under it is that task's.
-        let config = self.context.session_config().clone();
-        let context = settings::derived(&self.context, config, Some(key.to_string()));
-        let task = Task::new(key, plan, Arc::new(context), span, Arc::new(ends));
-        match self.tasks.entry(key) {
-            Entry::Occupied(_) => exec_err!("task {key} is here already"),
-            Entry::Vacant(vacant) => {
-                vacant.insert(Arc::new(task));
-                Ok(key)
-            }
-        }
+        span
     }
 
     /// Sends a message to the coordinator. If it is gone, nobody misses it.
@@ -342,8 +366,10 @@ impl TaskEnds for Ends {
             error: encode_error(error, Some(&query.origin(key))),
         });
         query.reporting.begin();
+        query.failing.begin();
         spawn(async move {
             query.tell(failed).await;
+            query.failing.end();
             query.reporting.end();
         });
     }
@@ -358,8 +384,8 @@ impl TaskEnds for Ends {
         let span = task.span.clone();
         spawn(
             async move {
-                let report = task.report(hooks.as_ref()).await;
-                let report = encode_report(&report, &codecs);
+                let report = encode_report(&task.report(hooks.as_ref()).await, &codecs);
+                query.failing.done().await;
                 query.tell(UpKind::Report(report)).await;
                 query.reporting.end();
             }

@@ -7,8 +7,8 @@ use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, config_err, exec_datafusion_err};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
-use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
 use url::Url;
 
 use super::Worker;
@@ -61,7 +61,6 @@ impl WorkerServer {
             .map_err(|error| exec_datafusion_err!("{address} makes no URL: {error}"))?;
         let (stop, stopped) = oneshot::channel();
         let server = Server::builder()
-            .tcp_nodelay(true)
             .max_concurrent_streams(u32::MAX)
             // A query that fails or has enough leaves many streams at once, over a connection that
             // others use: HTTP/2's guard against that would close it under them.
@@ -71,7 +70,8 @@ impl WorkerServer {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .add_service(worker.clone().into_service());
         let serving = SpawnedTask::spawn(server.serve_with_incoming_shutdown(
-            TcpListenerStream::new(listener),
+            // The server's own setting is for sockets that it binds itself.
+            TcpIncoming::from(listener).with_nodelay(Some(true)),
             async {
                 // Dropped or sent, it is over.
                 let _ = stopped.await;

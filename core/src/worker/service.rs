@@ -9,12 +9,16 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::metadata::{KeyAndValueRef, MetadataMap};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::control::UP_BUFFER;
 use super::{Worker, actions, control, stream};
-use crate::engine::proto;
+use crate::engine::proto::{self, headers_from_proto};
+use crate::engine::rpc::{DO_ACTION, DO_EXCHANGE, DO_GET, Rpc};
 use crate::model::boundary::BoundaryKind;
+use crate::model::hooks::Headers;
+use crate::model::trace::TraceDetail;
 use crate::wire::error::to_status;
 use crate::wire::metrics::decode_key;
 
@@ -23,6 +27,24 @@ type Items<T> = BoxStream<'static, Result<T, Status>>;
 
 fn items<T: Send + 'static>(values: Vec<T>) -> Response<Items<T>> {
     Response::new(futures::stream::iter(values).map(Ok).boxed())
+}
+
+impl Worker {
+    fn rpc(&self, method: &'static str, headers: impl FnOnce() -> Headers) -> Rpc {
+        Rpc::server(method, &self.registry.hooks, headers)
+    }
+
+    /// What clients other than Flightpath's send, if this worker's own settings ask for it.
+    fn metadata_headers(&self, metadata: &MetadataMap) -> Headers {
+        if self.registry.trace_detail() < TraceDetail::Rpc {
+            return vec![];
+        }
+        let texts = metadata.iter().filter_map(|pair| match pair {
+            KeyAndValueRef::Ascii(key, value) => Some((key.to_string(), value.as_bytes().to_vec())),
+            KeyAndValueRef::Binary(..) => None,
+        });
+        texts.collect()
+    }
 }
 
 fn unserved(what: &str) -> Status {
@@ -47,20 +69,31 @@ impl FlightService for Worker {
         request: Request<Streaming<FlightData>>,
     ) -> Answer<Self::DoExchangeStream> {
         let mut down = request.into_inner();
-        let hello = control::greeting(&mut down).await?;
+        let mut hello = control::greeting(&mut down).await?;
+        let headers = std::mem::take(&mut hello.headers);
+        let rpc = self.rpc(DO_EXCHANGE, || headers_from_proto(headers));
         let (up, messages) = mpsc::channel(UP_BUFFER);
         let query = self
             .registry
             .begin(&hello, up.clone())
-            .map_err(|error| to_status(&error, None))?;
+            .map_err(|error| to_status(&error, None))
+            .inspect_err(|status| rpc.ended(status.code(), status.message()))?;
+        let serving = control::serve(self.registry.clone(), query, down, up);
         // It ends with the control stream, and takes the query's tasks with it.
-        tokio::spawn(control::serve(self.registry.clone(), query, down, up));
+        tokio::spawn(async move {
+            match serving.await {
+                Ok(()) => rpc.ended(Code::Ok, ""),
+                Err(status) => rpc.ended(status.code(), status.message()),
+            }
+        });
         Ok(Response::new(ReceiverStream::new(messages).boxed()))
     }
 
     async fn do_get(&self, request: Request<Ticket>) -> Answer<Self::DoGetStream> {
-        let ticket =
+        let mut ticket =
             proto::Ticket::from_flight(request.get_ref()).map_err(Status::invalid_argument)?;
+        let headers = std::mem::take(&mut ticket.headers);
+        let rpc = self.rpc(DO_GET, || headers_from_proto(headers));
         let partition = ticket.partition as usize;
         let key = ticket
             .key
@@ -74,8 +107,10 @@ impl FlightService for Worker {
             let kind = BoundaryKind::named(&ticket.kind);
             stream::remote_stream(&self.registry, query, reader, schema, kind)
         });
-        let messages = streamed.map_err(|error| to_status(&error, None))?;
-        Ok(Response::new(messages.boxed()))
+        let messages = streamed
+            .map_err(|error| to_status(&error, None))
+            .inspect_err(|status| rpc.ended(status.code(), status.message()))?;
+        Ok(Response::new(rpc.answered_by(messages)))
     }
 
     async fn list_actions(&self, _request: Request<Empty>) -> Answer<Self::ListActionsStream> {
@@ -83,8 +118,11 @@ impl FlightService for Worker {
     }
 
     async fn do_action(&self, request: Request<Action>) -> Answer<Self::DoActionStream> {
+        let rpc = self.rpc(DO_ACTION, || self.metadata_headers(request.metadata()));
         let action = request.get_ref();
-        let answer = actions::act(&self.registry, &action.r#type, &action.body)?;
+        let answer = actions::act(&self.registry, &action.r#type, &action.body)
+            .inspect_err(|status| rpc.ended(status.code(), status.message()))?;
+        rpc.ended(Code::Ok, "");
         Ok(items(vec![arrow_flight::Result {
             body: answer.to_string().into(),
         }]))

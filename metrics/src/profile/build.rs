@@ -160,7 +160,8 @@ impl QueryProfile {
     }
 }
 
-fn distributed(plan: &Arc<dyn ExecutionPlan>) -> Option<&DistributedExec> {
+/// The part of a plan that workers run, below whatever is on top of it.
+pub(crate) fn distributed(plan: &Arc<dyn ExecutionPlan>) -> Option<&DistributedExec> {
     find_layer(plan.as_ref()).or_else(|| plan.children().into_iter().find_map(distributed))
 }
 
@@ -222,7 +223,7 @@ fn of_nodes(nodes: &[StageNode]) -> Vec<NodeProfile> {
     nodes.collect()
 }
 
-fn of_task(task: flightpath_core::TaskState, stage: &StageView, ended: bool) -> TaskProfile {
+fn of_task(task: flightpath_core::TaskSnapshot, stage: &StageView, ended: bool) -> TaskProfile {
     let mut profile = TaskProfile {
         stage: task.key.stage,
         task: task.key.task,

@@ -1,7 +1,5 @@
 //! Metrics that keep their kind.
 
-use std::borrow::Cow;
-
 use datafusion::physical_plan::metrics::{
     MetricCategory, MetricValue, MetricsSet, RatioMergeStrategy, Timestamp,
 };
@@ -267,7 +265,7 @@ fn kind_of(value: &MetricValue) -> MetricKind {
     }
 }
 
-fn is_bytes(name: &Cow<'static, str>) -> bool {
+fn is_bytes(name: &str) -> bool {
     name.split('_').any(|word| word == "bytes")
 }
 

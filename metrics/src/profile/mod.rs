@@ -49,11 +49,13 @@
 //! ```
 
 mod build;
+mod conserved;
 mod json;
 pub mod metric;
 mod model;
 mod shape;
 
+pub(crate) use build::distributed;
 pub use json::{FORMAT, ProfileError, VERSION};
 pub use model::{
     BoundaryProfile, NodeProfile, QueryProfile, QueryStatus, StageProfile, TaskProfile, TaskState,

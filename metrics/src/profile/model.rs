@@ -243,7 +243,7 @@ impl QueryProfile {
     }
 
     /// The attempts at tasks of a stage, in their order.
-    pub fn tasks_of(&self, stage: usize) -> impl Iterator<Item = &TaskProfile> {
+    pub fn tasks_of(&self, stage: usize) -> impl DoubleEndedIterator<Item = &TaskProfile> {
         self.tasks.iter().filter(move |task| task.stage == stage)
     }
 
@@ -269,7 +269,7 @@ impl QueryProfile {
     }
 
     /// Tasks of which no report came: their `error` says why.
-    pub fn missing(&self) -> impl Iterator<Item = &TaskProfile> {
+    pub fn missing(&self) -> impl DoubleEndedIterator<Item = &TaskProfile> {
         let tasks = self.tasks.iter();
         tasks.filter(|task| task.status == TaskState::Missing)
     }

@@ -7,7 +7,9 @@ use super::model::{QueryProfile, QueryStatus, StageProfile, TaskProfile, TaskSta
 
 impl QueryProfile {
     /// Checks that the profile does not contradict itself: stages, nodes and tasks name each other
-    /// as they should, and every planned task is there.
+    /// as they should, and every planned task is there; no task ran for longer than it was known to
+    /// the coordinator; and of stages whose tasks and readers all came to their end, what was sent
+    /// is what was read, in rows and in bytes.
     ///
     /// # Errors
     /// [`ProfileError::Inconsistent`], with all that is wrong.
@@ -16,6 +18,8 @@ impl QueryProfile {
         self.check_stages(&mut faults);
         self.check_tasks(&mut faults);
         self.check_status(&mut faults);
+        self.check_times(&mut faults);
+        self.check_conserved(&mut faults);
         match faults.is_empty() {
             true => Ok(()),
             false => Err(ProfileError::Inconsistent(faults)),

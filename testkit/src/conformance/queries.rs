@@ -13,7 +13,7 @@ use datafusion::execution::{SessionStateBuilder, TaskContext};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use flightpath_core::{Headers, Hooks, SessionStateBuilderExt, TaskKey, stages};
+use flightpath_core::{Headers, Hooks, SessionStateBuilderExt, TaskKey, TraceOptions, stages};
 use futures::TryStreamExt;
 
 use super::{Verdict, Wrap, probe};
@@ -171,6 +171,7 @@ impl Hooks for WrapAll {
         &self,
         plan: Arc<dyn ExecutionPlan>,
         _task: Option<(&TaskKey, &Headers)>,
+        _trace: TraceOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         self.wrap_all(plan)
     }

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use datafusion::common::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
-use flightpath_core::{Headers, Hooks, QueryId, SessionStateBuilderExt, TaskKey, TaskReport};
+use flightpath_core::{
+    Headers, Hooks, QueryId, SessionStateBuilderExt, TaskKey, TaskReport, TraceOptions,
+};
 use flightpath_testkit::Cluster;
 use tracing::field::{Field, Visit};
 use tracing::{Subscriber, span};
@@ -72,6 +74,7 @@ impl Hooks for Recorder {
         &self,
         plan: Arc<dyn datafusion::physical_plan::ExecutionPlan>,
         task: Option<(&TaskKey, &Headers)>,
+        _trace: TraceOptions,
     ) -> datafusion::common::Result<Arc<dyn datafusion::physical_plan::ExecutionPlan>> {
         if let Some((task, headers)) = task {
             self.record(Event::Wrapped(*task, headers.clone()));

@@ -9,7 +9,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use flightpath_core::{
     ClientLeft, Direction, Headers, Hooks, QueryId, SessionStateBuilderExt, TaskKey, TaskReport,
-    TaskStatus, Transfer,
+    TaskStatus, TraceOptions, Transfer,
 };
 use flightpath_testkit::Cluster;
 use futures::StreamExt;
@@ -55,6 +55,7 @@ impl Hooks for Named {
         &self,
         plan: Arc<dyn ExecutionPlan>,
         task: Option<(&TaskKey, &Headers)>,
+        _trace: TraceOptions,
     ) -> datafusion::common::Result<Arc<dyn ExecutionPlan>> {
         if let Some((task, headers)) = task {
             let names: Vec<&str> = headers.iter().map(|(name, _)| name.as_str()).collect();

@@ -15,7 +15,8 @@ use datafusion::physical_plan::{
 use datafusion::prelude::SessionContext;
 use flightpath_core::{
     BoundaryEdit, Headers, Hooks, NetworkBoundaryExt, SessionStateBuilderExt, TaskKey,
-    TransparentWrapper, edit_boundary, find_layer, layers, stages, transparent_execution_plan,
+    TraceOptions, TransparentWrapper, edit_boundary, find_layer, layers, stages,
+    transparent_execution_plan,
 };
 use flightpath_testkit::Cluster;
 
@@ -279,6 +280,7 @@ impl Hooks for Wrapping {
         &self,
         plan: Arc<dyn ExecutionPlan>,
         task: Option<(&TaskKey, &Headers)>,
+        _trace: TraceOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         assert!(task.is_some(), "on a worker");
         self.tasks.fetch_add(1, Ordering::Relaxed);

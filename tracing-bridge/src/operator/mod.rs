@@ -26,8 +26,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 use datafusion_tracing::{InstrumentationOptions, new_instrument_rule};
-use flightpath_core::{NetworkBoundaryExt, find_layer, layers};
-use tracing::Span;
+use flightpath_core::{NetworkBoundaryExt, TraceOptions, find_layer, layers};
 use tracing::field::Empty;
 
 use shells::{EntryExec, OperatorExec};
@@ -36,39 +35,33 @@ use span::OperatorSpan;
 /// Gives every node of a plan its span.
 #[derive(Debug)]
 pub(crate) struct Instrumentation {
-    rule: Arc<dyn PhysicalOptimizerRule + Send + Sync>,
     /// Of `InstrumentedExec`, which has no public name.
     instrumented: TypeId,
     links: Arc<Links>,
 }
 
 impl Instrumentation {
-    /// With `texts`, spans show the whole node as `EXPLAIN` does, literals of the query included.
-    pub(crate) fn try_new(texts: bool, links: Arc<Links>) -> Result<Self> {
-        let open = match texts {
-            true => open_with_text,
-            false => open_without_text,
-        };
-        let rule = new_instrument_rule(Arc::new(open), InstrumentationOptions::default());
+    pub(crate) fn try_new(links: Arc<Links>) -> Result<Self> {
         let sample = EmptyExec::new(Arc::new(datafusion::arrow::datatypes::Schema::empty()));
+        let rule = rule(TraceOptions::default());
         let sample = rule.optimize(Arc::new(sample), &ConfigOptions::default())?;
         Ok(Self {
             instrumented: (sample.as_ref() as &dyn Any).type_id(),
-            rule,
             links,
         })
     }
 
     /// The plan with a span for each node down to its boundaries. Nodes that an instrument rule of
     /// the session has wrapped already keep the spans that it gives them.
-    pub(crate) fn instrument(
+    pub(crate) fn wrap(
         &self,
         plan: Arc<dyn ExecutionPlan>,
+        trace: TraceOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let mut spans = vec![];
         let entered = self.enter(plan, &mut spans)?;
         // Last, because the rule looks at the outermost layer only, and would wrap twice.
-        self.rule
+        rule(trace)
             .optimize(entered, &ConfigOptions::default())?
             .transform_up(|node| {
                 let entry = find_layer::<EntryExec>(node.as_ref());
@@ -122,10 +115,15 @@ macro_rules! operator_span {
     };
 }
 
-fn open_without_text() -> Span {
-    operator_span!()
-}
-
-fn open_with_text() -> Span {
-    operator_span!(datafusion.node = Empty)
+fn rule(trace: TraceOptions) -> Arc<dyn PhysicalOptimizerRule + Send + Sync> {
+    let open = match (trace.sql, trace.preview_rows) {
+        (false, 0) => || operator_span!(),
+        (true, 0) => || operator_span!(datafusion.node = Empty),
+        (false, _) => || operator_span!(datafusion.preview = Empty),
+        (true, _) => || operator_span!(datafusion.node = Empty, datafusion.preview = Empty),
+    };
+    let options = InstrumentationOptions::builder()
+        .preview_limit(trace.preview_rows)
+        .build();
+    new_instrument_rule(Arc::new(open), options)
 }

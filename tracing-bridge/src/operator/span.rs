@@ -6,13 +6,13 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::metrics::{MetricValue, MetricsSet};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use flightpath_core::{NetworkBoundaryExec, NetworkBoundaryExt, kind_of};
-use opentelemetry::trace::Status;
+use flightpath_core::{NetworkBoundaryExec, NetworkBoundaryExt};
 use parking_lot::Mutex;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use super::links::{Links, as_i64};
+use crate::outcome;
 
 /// The span of one node in one task.
 pub(super) struct OperatorSpan {
@@ -94,8 +94,7 @@ impl OperatorSpan {
         let mut state = self.state.lock();
         let Some(open) = &mut state.open else { return };
         if !std::mem::replace(&mut open.failed, true) {
-            open.span.set_attribute("error.type", kind_of(error));
-            open.span.set_status(Status::error(error.strip_backtrace()));
+            outcome::failed(&open.span, error);
         }
     }
 

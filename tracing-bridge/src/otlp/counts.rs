@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use opentelemetry::Context;
+use opentelemetry::{Context, Value};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{Span, SpanData, SpanExporter, SpanProcessor};
@@ -19,6 +19,8 @@ pub struct ExportSummary {
     pub failed: u64,
     /// Never sent, because too many were waiting. Known when all has been sent.
     pub dropped: u64,
+    /// Links that spans had no room for: a boundary that reads more tasks than a span takes links.
+    pub dropped_links: u64,
 }
 
 #[derive(Debug)]
@@ -27,6 +29,7 @@ pub(super) struct Counts {
     ended: AtomicU64,
     sent: AtomicU64,
     failed: AtomicU64,
+    dropped_links: AtomicU64,
     warned: AtomicBool,
 }
 
@@ -37,6 +40,7 @@ impl Counts {
             ended: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            dropped_links: AtomicU64::new(0),
             warned: AtomicBool::new(false),
         }
     }
@@ -46,6 +50,7 @@ impl Counts {
             sent: self.sent.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
             dropped,
+            dropped_links: self.dropped_links.load(Ordering::Relaxed),
         }
     }
 
@@ -63,16 +68,37 @@ impl Counts {
 pub(super) struct CountedExporter<E> {
     exporter: E,
     counts: Arc<Counts>,
+    value_limit: Option<usize>,
 }
 
 impl<E> CountedExporter<E> {
-    pub(super) fn new(exporter: E, counts: Arc<Counts>) -> Self {
-        Self { exporter, counts }
+    /// With a limit, it cuts attributes to that many characters, which the SDK does not do.
+    pub(super) fn new(exporter: E, counts: Arc<Counts>, value_limit: Option<usize>) -> Self {
+        Self {
+            exporter,
+            counts,
+            value_limit,
+        }
+    }
+}
+
+fn cut(span: &mut SpanData, characters: usize) {
+    for attribute in &mut span.attributes {
+        let Value::String(text) = &attribute.value else {
+            continue;
+        };
+        let text = text.as_str();
+        if let Some((end, _)) = text.char_indices().nth(characters) {
+            attribute.value = text[..end].to_string().into();
+        }
     }
 }
 
 impl<E: SpanExporter> SpanExporter for CountedExporter<E> {
-    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+    async fn export(&self, mut batch: Vec<SpanData>) -> OTelSdkResult {
+        if let Some(characters) = self.value_limit {
+            batch.iter_mut().for_each(|span| cut(span, characters));
+        }
         let spans = batch.len() as u64;
         let result = self.exporter.export(batch).await;
         match &result {
@@ -125,6 +151,10 @@ impl<P: SpanProcessor> SpanProcessor for CountedProcessor<P> {
     fn on_end(&self, span: SpanData) {
         if span.span_context.is_sampled() {
             self.counts.ended.fetch_add(1, Ordering::Relaxed);
+            let links = u64::from(span.links.dropped_count);
+            self.counts
+                .dropped_links
+                .fetch_add(links, Ordering::Relaxed);
         }
         self.processor.on_end(span);
     }

@@ -1,6 +1,7 @@
 //! Sending spans to an OTLP endpoint.
 
 mod counts;
+mod exporters;
 mod settings;
 mod tree;
 
@@ -9,10 +10,9 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
+use datafusion::common::{Result, exec_datafusion_err};
 use opentelemetry::KeyValue;
 use opentelemetry::trace::{TraceContextExt, TracerProvider};
-use opentelemetry_otlp::{SpanExporter, WithExportConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{
     BatchSpanProcessor, SdkTracerProvider, SpanExporter as SpanExport, TracerProviderBuilder,
@@ -27,6 +27,7 @@ use tracing_subscriber::{Layer, fmt as log};
 
 pub use counts::ExportSummary;
 use counts::{CountedExporter, CountedProcessor, Counts};
+use exporters::Exporters;
 pub use settings::{OtlpSettings, Protocol, Role};
 pub use tree::SpanTree;
 
@@ -54,7 +55,7 @@ const EXPORTER_TARGETS: [&str; 7] = [
 /// guard that it returns is dropped.
 ///
 /// It sets the global subscriber: spans go to OTLP, and warnings (or what `RUST_LOG` lists) to
-/// standard error. Where no endpoint is set, or `OTEL_SDK_DISABLED` is true, or
+/// standard error. Where no endpoint is set (and no `console` exporter), or `OTEL_SDK_DISABLED` is true, or
 /// `OTEL_TRACES_EXPORTER` is `none`, it does nothing at all. See [`OtlpSettings::from_env`] for the
 /// variables.
 ///
@@ -116,31 +117,29 @@ impl Telemetry {
     /// # Errors
     /// If the endpoint is no URL, or needs what this build does not have.
     pub fn start(settings: &OtlpSettings) -> Result<Self> {
-        let Some(endpoint) = settings.endpoint() else {
+        if settings.endpoint().is_none() && !settings.console() {
             return Ok(Self(None));
-        };
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("flightpath-otlp")
             .enable_all()
             .build()?;
-        let exporter = {
+        let exporters = {
             let _inside = runtime.enter();
-            exporter(endpoint, settings.protocol())
+            Exporters::new(settings)?
         };
-        let exporter = exporter.map_err(|error| {
-            let context = format!("cannot send spans to {endpoint}");
-            DataFusionError::External(error.into()).context(context)
-        })?;
         let resource = resource(settings.default_service_name());
-        let mut exporting = Exporting::new(exporter, endpoint, resource);
+        let endpoint = settings.endpoint().unwrap_or("standard output");
+        let mut exporting = Exporting::new(exporters, endpoint, resource, settings.value_limit());
         exporting.runtime = Some(runtime);
         Ok(Self(Some(exporting)))
     }
 
     /// Starts to keep spans in memory, once [`layer`](Self::layer) is part of a subscriber.
     pub fn collect(tree: &SpanTree) -> Self {
-        Self(Some(Exporting::new(tree.clone(), "memory", resource(None))))
+        let exporting = Exporting::new(tree.clone(), "memory", resource(None), None);
+        Self(Some(exporting))
     }
 
     /// Whether spans are sent anywhere.
@@ -204,9 +203,14 @@ impl Drop for Telemetry {
 }
 
 impl Exporting {
-    fn new(exporter: impl SpanExport + 'static, endpoint: &str, resource: Resource) -> Self {
+    fn new(
+        exporter: impl SpanExport + 'static,
+        endpoint: &str,
+        resource: Resource,
+        value_limit: Option<usize>,
+    ) -> Self {
         let counts = Arc::new(Counts::new(endpoint));
-        let exporter = CountedExporter::new(exporter, Arc::clone(&counts));
+        let exporter = CountedExporter::new(exporter, Arc::clone(&counts), value_limit);
         let batches = BatchSpanProcessor::builder(exporter).build();
         let provider = limits(SdkTracerProvider::builder())
             .with_resource(resource)
@@ -227,12 +231,13 @@ impl Exporting {
             runtime.shutdown_background();
         }
         let summary = self.counts.summary_at_end();
-        if summary.failed + summary.dropped > 0 {
+        if summary.failed + summary.dropped + summary.dropped_links > 0 {
             tracing::warn!(
                 sent = summary.sent,
                 failed = summary.failed,
                 dropped = summary.dropped,
-                "spans were lost"
+                dropped_links = summary.dropped_links,
+                "spans or their links were lost"
             );
         }
         summary
@@ -247,21 +252,6 @@ pub fn trace_id(span: &tracing::Span) -> Option<String> {
     span.is_sampled().then(|| span.trace_id().to_string())
 }
 
-fn exporter(
-    endpoint: &str,
-    protocol: Protocol,
-) -> std::result::Result<SpanExporter, opentelemetry_otlp::ExporterBuildError> {
-    let builder = SpanExporter::builder();
-    match protocol {
-        Protocol::Grpc => builder.with_tonic().with_endpoint(endpoint).build(),
-        Protocol::HttpProtobuf => builder
-            .with_http()
-            .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
-            .with_endpoint(endpoint)
-            .build(),
-    }
-}
-
 fn limits(builder: TracerProviderBuilder) -> TracerProviderBuilder {
     builder
         .with_max_links_per_span(MAX_LINKS)
@@ -269,10 +259,13 @@ fn limits(builder: TracerProviderBuilder) -> TracerProviderBuilder {
 }
 
 fn resource(service_name: Option<&'static str>) -> Resource {
+    let host = gethostname::gethostname();
+    let host = host.to_string_lossy();
     let mut attributes = vec![
         KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
         KeyValue::new("service.instance.id", uuid::Uuid::now_v7().to_string()),
         KeyValue::new("process.pid", i64::from(std::process::id())),
+        KeyValue::new("host.name", host.into_owned()),
     ];
     // Where the environment names the service, the SDK reads it by itself.
     if let Some(name) = service_name {

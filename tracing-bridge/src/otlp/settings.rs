@@ -28,7 +28,9 @@ pub enum Protocol {
 pub struct OtlpSettings {
     endpoint: Option<String>,
     protocol: Protocol,
+    console: bool,
     service_name: Option<&'static str>,
+    value_limit: Option<usize>,
 }
 
 impl OtlpSettings {
@@ -37,7 +39,9 @@ impl OtlpSettings {
         Self {
             endpoint: Some(endpoint.into()),
             protocol,
+            console: false,
             service_name: Some(role.service_name()),
+            value_limit: None,
         }
     }
 
@@ -47,8 +51,9 @@ impl OtlpSettings {
     /// |---|---|
     /// | `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` | where to; without one, nowhere |
     /// | `OTEL_EXPORTER_OTLP_PROTOCOL`, `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL` | `grpc` (default) or `http/protobuf` |
-    /// | `OTEL_TRACES_EXPORTER` | `otlp` (default) or `none` |
+    /// | `OTEL_TRACES_EXPORTER` | `otlp` (default), `console` (standard output) or `none`; more than one with commas |
     /// | `OTEL_SDK_DISABLED` | `true`: nowhere |
+    /// | `OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT`, `OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT` | how many characters of a text are kept |
     ///
     /// The exporter and the SDK read more by themselves: `OTEL_EXPORTER_OTLP_HEADERS` and
     /// `_TIMEOUT`, `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_TRACES_SAMPLER`,
@@ -68,11 +73,30 @@ impl OtlpSettings {
             (!value.is_empty()).then(|| value.to_string())
         };
         let disabled = get("OTEL_SDK_DISABLED").is_some_and(|on| on.eq_ignore_ascii_case("true"));
-        let exports = match get("OTEL_TRACES_EXPORTER").as_deref() {
-            None | Some("otlp") => !disabled,
-            Some("none") => false,
-            Some(other) => {
-                return config_err!("OTEL_TRACES_EXPORTER is {other:?}; known are otlp and none");
+        let exporters = get("OTEL_TRACES_EXPORTER").unwrap_or_else(|| "otlp".to_string());
+        let (mut otlp, mut console) = (false, false);
+        for name in exporters.split(',') {
+            match name.trim() {
+                "otlp" => otlp = !disabled,
+                "console" => console = !disabled,
+                "none" => {}
+                unknown => {
+                    return config_err!(
+                        "OTEL_TRACES_EXPORTER names {unknown:?}; known are otlp, console and none"
+                    );
+                }
+            }
+        }
+        let value_limit = get("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT")
+            .or_else(|| get("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT"));
+        let value_limit = match value_limit.as_deref().map(str::parse) {
+            None => None,
+            Some(Ok(limit)) => Some(limit),
+            Some(Err(_)) => {
+                return config_err!(
+                    "the limit for the length of attribute values is no number of characters: {:?}",
+                    value_limit.unwrap_or_default()
+                );
             }
         };
         let protocol = get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
@@ -96,9 +120,11 @@ impl OtlpSettings {
         let named = get("OTEL_SERVICE_NAME").is_some()
             || get("OTEL_RESOURCE_ATTRIBUTES").is_some_and(|list| list.contains("service.name="));
         Ok(Self {
-            endpoint: endpoint.filter(|_| exports),
+            endpoint: endpoint.filter(|_| otlp),
             protocol,
+            console,
             service_name: (!named).then(|| role.service_name()),
+            value_limit,
         })
     }
 
@@ -110,7 +136,7 @@ impl OtlpSettings {
         super::set_subscriber(Telemetry::start(self)?)
     }
 
-    /// Where spans are sent, if anywhere.
+    /// Where spans are sent, if they are sent by OTLP.
     pub fn endpoint(&self) -> Option<&str> {
         self.endpoint.as_deref()
     }
@@ -118,6 +144,22 @@ impl OtlpSettings {
     /// How they are sent.
     pub fn protocol(&self) -> Protocol {
         self.protocol
+    }
+
+    /// Whether spans are written to standard output.
+    pub fn console(&self) -> bool {
+        self.console
+    }
+
+    /// How many characters of an attribute's text are kept; `None` for all.
+    pub fn value_limit(&self) -> Option<usize> {
+        self.value_limit
+    }
+
+    /// Keeps this many characters of each attribute's text.
+    pub fn with_value_limit(mut self, characters: usize) -> Self {
+        self.value_limit = Some(characters);
+        self
     }
 
     pub(super) fn default_service_name(&self) -> Option<&'static str> {
@@ -182,10 +224,36 @@ mod tests {
         for (name, value) in [
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "smoke"),
             ("OTEL_TRACES_EXPORTER", "zipkin"),
+            ("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "long"),
         ] {
             let message = read(&[ENDPOINT, (name, value)]).unwrap_err().to_string();
             assert!(message.contains(value), "{message}");
         }
+    }
+
+    #[test]
+    fn exporters_are_chosen_by_name() {
+        let of = |exporters| {
+            let settings = read(&[ENDPOINT, ("OTEL_TRACES_EXPORTER", exporters)]).unwrap();
+            (settings.endpoint().is_some(), settings.console())
+        };
+        assert_eq!(of("otlp"), (true, false));
+        assert_eq!(of("console"), (false, true));
+        assert_eq!(of("otlp, console"), (true, true));
+        let off = read(&[
+            ("OTEL_TRACES_EXPORTER", "console"),
+            ("OTEL_SDK_DISABLED", "true"),
+        ]);
+        assert!(!off.unwrap().console());
+    }
+
+    #[test]
+    fn the_limit_for_spans_goes_before_the_general_one() {
+        let general = ("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "20");
+        let own = ("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "10");
+        assert_eq!(read(&[]).unwrap().value_limit(), None);
+        assert_eq!(read(&[general]).unwrap().value_limit(), Some(20));
+        assert_eq!(read(&[general, own]).unwrap().value_limit(), Some(10));
     }
 
     #[test]

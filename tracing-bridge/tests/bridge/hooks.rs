@@ -6,7 +6,7 @@ use datafusion::arrow::datatypes::Schema;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
-use flightpath_core::{Headers, Hooks, QueryId, TaskKey};
+use flightpath_core::{Headers, Hooks, QueryId, TaskKey, TraceOptions};
 use futures::StreamExt;
 use opentelemetry::baggage::BaggageExt;
 use opentelemetry::trace::TraceContextExt;
@@ -54,7 +54,11 @@ fn without_a_valid_sampled_parent_a_worker_traces_nothing() {
         let span = hooks.task_span(span, &task(), &headers);
         let (key, plan) = (task(), empty(1));
         let _inside = span.enter();
-        let wrapped = hooks.wrap_plan(Arc::clone(&plan), Some((&key, &headers)));
+        let wrapped = hooks.wrap_plan(
+            Arc::clone(&plan),
+            Some((&key, &headers)),
+            TraceOptions::default(),
+        );
         assert_eq!(!Arc::ptr_eq(&wrapped.unwrap(), &plan), sampled, "{parent}");
         assert_eq!(!hooks.stream_headers(&key).is_empty(), sampled, "{parent}");
     }
@@ -94,7 +98,11 @@ fn too_much_baggage_leaves_the_trace_alone() {
 async fn partitions_that_run_one_after_the_other_share_one_span() {
     let collector = collector();
     let (root, id) = caller();
-    let plan = root.in_scope(|| hooks().wrap_plan(empty(3), None).unwrap());
+    let plan = root.in_scope(|| {
+        hooks()
+            .wrap_plan(empty(3), None, TraceOptions::default())
+            .unwrap()
+    });
     let context = Arc::new(TaskContext::default());
     for partition in 0..3 {
         // From under the caller's span, from elsewhere, and from nowhere.
@@ -121,7 +129,11 @@ async fn partitions_that_run_one_after_the_other_share_one_span() {
 async fn a_span_ends_with_its_plan_when_partitions_are_never_asked_for() {
     let collector = collector();
     let (root, id) = caller();
-    let plan = root.in_scope(|| hooks().wrap_plan(empty(3), None).unwrap());
+    let plan = root.in_scope(|| {
+        hooks()
+            .wrap_plan(empty(3), None, TraceOptions::default())
+            .unwrap()
+    });
     let stream = root.in_scope(|| plan.execute(1, Arc::default()).unwrap());
     drop((stream, plan, root));
     let trace = collector

@@ -1,6 +1,7 @@
 //! SQL whose span covers planning and execution.
 
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use flightpath_core::FlightpathConfig;
 use flightpath_tracing_bridge::{SpanTree, Telemetry, TracedSql, trace_id};
 use tracing::Instrument;
 use tracing::subscriber::with_default;
@@ -12,11 +13,15 @@ use super::traces::is_error;
 #[tokio::test]
 async fn a_local_query_runs_in_its_span() {
     let collector = collector();
-    let ctx = SessionContext::new();
+    let shown = FlightpathConfig {
+        trace_sql: true,
+        ..FlightpathConfig::default()
+    };
+    let ctx = SessionContext::new_with_config(SessionConfig::new().with_option_extension(shown));
     let (root, id) = caller();
     let sql = "SELECT sum(value) FROM range(100000)";
     async {
-        let frame = ctx.traced_sql_with_text(sql).await.unwrap();
+        let frame = ctx.traced_sql(sql).await.unwrap();
         assert_eq!(frame.collect().await.unwrap()[0].num_rows(), 1);
     }
     .instrument(root)

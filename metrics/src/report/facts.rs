@@ -1,0 +1,89 @@
+//! The head of the page: the verdict, what the query was, and what stands out.
+
+use chrono::DateTime;
+use maud::{Markup, html};
+
+use super::numbers;
+use super::view::{self, View};
+
+pub(super) fn head(view: &View<'_>, trace_url: Option<&str>) -> Markup {
+    let profile = view.profile;
+    html! {
+        header {
+            p.status { "Query " span.{ "word " (profile.status) } { (profile.status) } }
+            h1 #verdict { (view.verdict) }
+            @if let Some(error) = &profile.error {
+                pre.error tabindex="0" aria-label="Error" { (error) }
+            }
+            (facts(view, trace_url))
+            @if let Some(sql) = &profile.sql {
+                details.sql { summary { "SQL" } pre tabindex="0" aria-label="SQL" { (sql) } }
+            }
+        }
+    }
+}
+
+/// A number in the head, exact when pointed at.
+fn fact(name: &str, text: &str, exact: &str) -> Markup {
+    html! { div { dt { (name) } dd title=(exact) { (text) } } }
+}
+
+fn number(name: &str, value: u64, text: fn(u64) -> String, unit: &str) -> Markup {
+    fact(
+        name,
+        &text(value),
+        &format!("{} {unit}", view::exact(value)),
+    )
+}
+
+fn facts(view: &View<'_>, trace_url: Option<&str>) -> Markup {
+    let profile = view.profile;
+    let stages = profile.stages.iter().filter(|stage| stage.id > 0).count() as u64;
+    html! {
+        dl.facts {
+            (number("Wall time", profile.duration_ns, numbers::nanos, "ns"))
+            (number("Rows out", profile.output_rows, numbers::count, "rows"))
+            (number("Stages", stages, numbers::count, "stages on workers"))
+            (number("Tasks", profile.tasks.len() as u64, numbers::count, "tasks"))
+            (number("Workers", profile.workers.len() as u64, numbers::count, "workers"))
+            (number("Between tasks", profile.exchanged_bytes(), numbers::bytes, "bytes"))
+            (number("Peak memory", view.sum(|node| node.memory_bytes), numbers::bytes, "bytes at most"))
+            (number("Spilled", view.sum(|node| node.spilled_bytes), numbers::bytes, "bytes"))
+        }
+        dl.facts.ids {
+            @if let Some(reason) = &profile.local_reason { (fact("Ran locally because", reason, reason)) }
+            @if let Some(started) = started(profile.started_unix_ns) { (fact("Started", &started, "coordinator’s clock")) }
+            @if let Some(id) = &profile.query_id { (fact("Query", id, "query id")) }
+            @if let Some(id) = &profile.trace_id {
+                div { dt { "Trace" } dd {
+                    @match trace_url { Some(url) => a href=(url) rel="noreferrer" { (id) }, None => (id) }
+                } }
+            }
+        }
+    }
+}
+
+fn started(unix_ns: Option<u64>) -> Option<String> {
+    let at = DateTime::from_timestamp_nanos(i64::try_from(unix_ns?).ok()?);
+    Some(at.format("%Y-%m-%d %H:%M:%S%.3f UTC").to_string())
+}
+
+/// Everything that stands out; what it speaks of is a link.
+pub(super) fn findings(view: &View<'_>) -> Markup {
+    html! {
+        h3 { "What stands out" }
+        @if view.findings().is_empty() { p.note { "Nothing." } }
+        ol.findings {
+            @for finding in view.findings() {
+                li {
+                    span.flag { (finding.word) } " " (finding.text) " "
+                    @match (finding.stage, finding.node) {
+                        (Some(stage), Some(node)) => a href={ "#" (view::node_id(stage, node)) } data-op={ (stage) "-" (node) } { "Show it" },
+                        (Some(stage), None) => a href={ "#" (view::stage_id(stage)) } data-stage=(stage) { "Show it" },
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! A worker that is gone before its tasks have reported.
+
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use datafusion::execution::SessionStateBuilder;
+use datafusion::prelude::SessionContext;
+use flightpath_core::{Coordinator, SessionStateBuilderExt, StaticWorkers, Worker, WorkerServer};
+use flightpath_metrics::{FindingKind, QueryStatus};
+use futures::StreamExt;
+
+use crate::fixture::{Work, checked, config, plan, register, within, working};
+
+const ROLE: &str = "FLIGHTPATH_TEST_WORKER";
+
+/// Not a test, but what [`Process`] runs: a worker that ends with the process that started it.
+#[test]
+#[ignore = "a worker for other tests"]
+fn serve_a_worker() {
+    if std::env::var_os(ROLE).is_none() {
+        return;
+    }
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let worker = working(Worker::builder(), Duration::from_micros(100)).build();
+    let server = runtime.block_on(WorkerServer::bind(address, worker, false));
+    println!("\nworker {}", server.as_ref().unwrap().url());
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
+}
+
+/// A worker in a process of its own, killed when dropped.
+struct Process {
+    child: Child,
+    url: String,
+}
+
+impl Process {
+    fn start() -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "lost::serve_a_worker",
+                "--exact",
+                "--ignored",
+                "--nocapture",
+            ])
+            .env(ROLE, "")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let url = lines
+            .map_while(Result::ok)
+            .find_map(|line| line.strip_prefix("worker ").map(str::to_string))
+            .expect("the process says where it listens");
+        let url = url.trim_end_matches('/').to_string();
+        Self { child, url }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn tasks_of_a_killed_worker_are_missing_by_name() {
+    within(60, async {
+        let mut processes = vec![Process::start(), Process::start()];
+        let urls: Vec<String> = processes
+            .iter()
+            .map(|process| process.url.clone())
+            .collect();
+        let state = SessionStateBuilder::new()
+            .with_config(config())
+            .with_default_features()
+            .with_flightpath(Coordinator::new(StaticWorkers::new(&urls).unwrap()));
+        let ctx = SessionContext::new_with_state(state.build());
+        ctx.register_udf(Work::udf(Duration::ZERO));
+        register(&ctx, "t", 20_000, |value| value);
+
+        let plan = plan(&ctx, "SELECT work(v), repeat('x', 1000) || v FROM t").await;
+        let mut rows = plan.execute(0, ctx.task_ctx()).unwrap();
+        rows.next().await.unwrap().unwrap();
+        drop(processes.pop());
+        while let Some(Ok(_)) = rows.next().await {}
+        drop(rows);
+
+        let profile = checked(&plan);
+        let lost = urls[1].as_str();
+        assert_eq!(profile.status, QueryStatus::Failed, "{}", profile.text());
+        let missing: Vec<_> = profile.missing().collect();
+        assert_eq!(missing.len(), 1, "{}", profile.text());
+        assert_eq!(missing[0].worker, lost);
+        assert!(missing[0].error.as_deref().unwrap().contains("lost"));
+        let findings = profile.findings();
+        assert_eq!(findings[0].kind, FindingKind::Missing, "{}", profile.text());
+        assert_eq!(findings[0].worker.as_deref(), Some(lost));
+        assert!(findings[0].text.contains(&missing[0].to_string()));
+        assert_eq!(findings[1].kind, FindingKind::Failure, "{}", profile.text());
+    })
+    .await;
+}
