@@ -5,7 +5,7 @@
 //! ```
 
 use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
 use flightpath_core::{Coordinator, QuerySpan, SessionStateBuilderExt, StaticWorkers, Timeout};
 use flightpath_examples::{end_tracing, stop_signal};
+use flightpath_metrics::export::{self, MetricsExport, MetricsServer};
 use flightpath_testkit::{Cluster, cli, tpch};
 use flightpath_tracing_bridge::{
     OtlpSettings, Role, TracedSql, TracingHooks, init, init_tree, trace_id,
@@ -58,6 +59,10 @@ struct Args {
     /// Run it again and again, with this much time between, such as 60s.
     #[arg(long, value_name = "TIME")]
     every: Option<Timeout>,
+
+    /// Serve metrics to Prometheus there, to whoever reaches it; port 0 takes any that is free.
+    #[arg(long, value_name = "IP:PORT")]
+    metrics_listen: Option<SocketAddr>,
 }
 
 #[tokio::main]
@@ -107,11 +112,20 @@ async fn run(args: Args) -> Result<()> {
 struct Setup {
     ctx: SessionContext,
     cluster: Option<Cluster>,
+    metrics: MetricsExport,
+    scraped: Option<MetricsServer>,
 }
 
 impl Setup {
     async fn new(args: &Args) -> Result<Self> {
         let hooks = Arc::new(TracingHooks::from_env()?);
+        let metrics = MetricsExport::from_env(export::Role::Coordinator)?;
+        let mut scraped = None;
+        if let Some(address) = args.metrics_listen {
+            let endpoint = metrics.serve(address, true).await?;
+            println!("metrics at {}", endpoint.url());
+            scraped = Some(endpoint);
+        }
         let (coordinator, cluster) = if args.workers.is_empty() {
             let hooks = Arc::clone(&hooks);
             let cluster = Cluster::start_with(3, |worker| worker.with_hooks(hooks.clone())).await?;
@@ -121,7 +135,7 @@ impl Setup {
         };
         let state = SessionStateBuilder::new()
             .with_default_features()
-            .with_flightpath(coordinator.with_hooks(hooks))
+            .with_flightpath(coordinator.with_hooks(hooks).with_hooks(metrics.hooks()))
             .build();
         let ctx = SessionContext::new_with_state(state);
         let data = args.data.join("tpch-0.1");
@@ -133,7 +147,12 @@ impl Setup {
         made.await
             .map_err(|error| exec_datafusion_err!("{error}"))??;
         tpch::register(&ctx, tables).await?;
-        Ok(Self { ctx, cluster })
+        Ok(Self {
+            ctx,
+            cluster,
+            metrics,
+            scraped,
+        })
     }
 
     /// Runs the query, and returns the id of its trace.
@@ -149,10 +168,14 @@ impl Setup {
     }
 
     async fn stop(self) -> Result<()> {
-        match self.cluster {
-            Some(cluster) => cluster.stop().await,
-            None => Ok(()),
+        if let Some(cluster) = self.cluster {
+            cluster.stop().await?;
         }
+        if let Some(endpoint) = self.scraped {
+            endpoint.shutdown().await?;
+        }
+        self.metrics.shutdown().await;
+        Ok(())
     }
 }
 

@@ -4,16 +4,16 @@ use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::arrow::{csv, json};
-use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::options::ArrowReadOptions;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{CsvReadOptions, DataFrame, JsonReadOptions, SessionContext};
 use flightpath_core::{Coordinator, QuerySpan, SessionStateBuilderExt, StaticWorkers};
 use flightpath_examples::{end_tracing, init_tracing};
@@ -22,8 +22,13 @@ use flightpath_testkit::cli;
 use flightpath_testkit::statements::{self, Planned};
 use flightpath_testkit::tables::register_parquet;
 use flightpath_tracing_bridge::{Role, TracedSql, TracingHooks, trace_id};
+use futures::future::ready;
 use futures::{Stream, StreamExt, TryStreamExt};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
+use tokio::time::timeout;
+
+/// How long the workers of an interrupted query may take to stop.
+const STOPPING: Duration = Duration::from_secs(10);
 
 /// Runs SQL on workers and prints the answers.
 ///
@@ -117,21 +122,26 @@ async fn run(args: Args) -> Result<()> {
     for statement in statements::split(&sql)? {
         let text = statement.to_string();
         let frame = ctx.traced_statement(statement).await?;
-        if let Some(id) = trace_of(&frame) {
+        let trace = trace_of(&frame);
+        if let Some(id) = &trace {
             eprintln!("trace: {id}");
         }
         let planned = statements::plan_frame(frame).await?;
         let rows = followed(&planned).await;
         // Of a query that failed, the profile is wanted most.
         if let Some(file) = &args.profile {
-            keep_profile(&planned.plan, text, file)?;
+            let mut profile = QueryProfile::of(&planned.plan)?.with_sql(text);
+            if let Some(id) = trace {
+                profile = profile.with_trace_id(id);
+            }
+            keep(&profile, file)?;
         }
         print(planned.plan.schema(), rows?, args.format)?;
     }
     Ok(())
 }
 
-/// Runs a statement, with a bar of its tasks if somebody is there to see it.
+/// Runs a statement, with a bar of its tasks if somebody is there to see it. Ctrl-C stops it.
 async fn followed(planned: &Planned) -> Result<Vec<RecordBatch>> {
     let rows = planned.stream()?;
     let drawn = async {
@@ -139,9 +149,20 @@ async fn followed(planned: &Planned) -> Result<Vec<RecordBatch>> {
             draw(progress).await;
         }
     };
-    // The bar ends with the query; one that fails early may leave it behind.
-    let (rows, ()) = tokio::join!(rows.try_collect(), drawn);
-    rows
+    let all = async {
+        // The bar ends with the query; one that fails early may leave it behind.
+        let (rows, ()) = tokio::join!(rows.try_collect(), drawn);
+        rows
+    };
+    tokio::select! {
+        rows = all => return rows,
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    // Its tasks are being stopped, and have something to report.
+    if let Some(ending) = progress(&planned.plan) {
+        let _late = timeout(STOPPING, ending.for_each(|_| ready(()))).await;
+    }
+    exec_err!("interrupted")
 }
 
 /// indicatif draws on stderr, and only if that is a terminal.
@@ -164,8 +185,7 @@ async fn draw(mut progress: impl Stream<Item = Progress> + Unpin) {
     bar.finish_and_clear();
 }
 
-fn keep_profile(plan: &Arc<dyn ExecutionPlan>, sql: String, file: &Path) -> Result<()> {
-    let profile = QueryProfile::of(plan)?.with_sql(sql);
+fn keep(profile: &QueryProfile, file: &Path) -> Result<()> {
     let json = profile
         .to_json()
         .map_err(|error| DataFusionError::External(error.into()))?;

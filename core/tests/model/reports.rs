@@ -4,7 +4,8 @@ use flightpath_core::model::boundary::BoundaryKind;
 use flightpath_core::model::report::{TaskReport, TaskStatus};
 use flightpath_core::model::stage::{QueryId, TaskKey};
 use flightpath_core::{
-    PlannedTask, QueryReports, StageSummary, TaskCounts, TaskProgress, stage_summaries,
+    PlannedTask, QueryOutcome, QueryReports, StageSummary, TaskCounts, TaskProgress,
+    stage_summaries,
 };
 
 use crate::plans::{STAGE_1, key, report, two_stages};
@@ -126,4 +127,49 @@ fn stages_are_summed_up_from_reports() {
     assert_eq!(summaries[0], shuffle);
     assert_eq!((summaries[1].stage, summaries[1].reported), (2, 0));
     assert_eq!(summaries[1].slowest_task, None);
+}
+
+#[test]
+fn what_was_said_first_of_an_end_stays() {
+    let reports = QueryReports::new(QueryId::new());
+    assert_eq!(reports.outcome(), None);
+    let changes = reports.changes();
+    assert!(!changes.has_changed().unwrap());
+    let at = Duration::from_millis(3);
+    reports.end(at, QueryOutcome::Finished);
+    assert!(changes.has_changed().unwrap());
+    reports.end(Duration::from_secs(9), QueryOutcome::Cancelled);
+    assert_eq!(reports.outcome(), Some(QueryOutcome::Finished));
+    assert_eq!(reports.elapsed(), at);
+}
+
+#[test]
+fn a_task_is_known_from_its_plan_to_its_report() {
+    let query_id = QueryId::new();
+    let reports = QueryReports::new(query_id);
+    let key = |task| key(query_id, 1, task);
+    reports.plan_tasks((0..2).map(|task| planned(key(task))));
+    reports.dispatched(key(0));
+    reports.dispatched(key(7));
+    reports.missing_because(key(0), "a reason that a report overrules");
+    reports.missing_because(key(1), "refused");
+    reports.record(report(key(0), &STAGE_1, 5));
+    // Nobody planned this one.
+    reports.record(report(key(2), &STAGE_1, 6));
+    let tasks = reports.tasks();
+    assert_eq!(
+        tasks.iter().map(|task| task.key.task).collect::<Vec<_>>(),
+        [0, 1, 2]
+    );
+    assert!(tasks[0].dispatched.unwrap() <= tasks[0].reported.unwrap());
+    assert_eq!(
+        (
+            &tasks[0].missing,
+            tasks[0].report.as_ref().unwrap().output_rows
+        ),
+        (&None, 5)
+    );
+    assert_eq!(tasks[1].missing.as_deref(), Some("refused"));
+    assert!(tasks[1].dispatched.is_none() && tasks[1].report.is_none());
+    assert_eq!(tasks[2].worker, tasks[2].report.as_ref().unwrap().worker);
 }

@@ -15,3 +15,6 @@ pub use operators::OperatorTime;
 pub use path::{CriticalPath, PathStep};
 pub use stages::{Exchanged, StageFigures};
 pub use tasks::TaskFigures;
+
+#[cfg(test)]
+mod tests;

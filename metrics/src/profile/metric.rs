@@ -318,3 +318,7 @@ fn of_value(value: &MetricValue) -> Value {
         },
     }
 }
+
+#[cfg(test)]
+#[path = "metric_tests.rs"]
+mod tests;

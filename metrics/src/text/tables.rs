@@ -49,5 +49,8 @@ pub(super) fn stages(profile: &QueryProfile, width: usize) -> Table {
     for column in table.column_iter_mut().skip(2) {
         column.set_cell_alignment(CellAlignment::Right);
     }
+    if let Some(last) = table.column_iter_mut().last() {
+        last.set_padding((0, 0));
+    }
     table
 }

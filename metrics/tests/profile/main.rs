@@ -5,6 +5,7 @@ mod findings;
 mod fixture;
 mod lost;
 mod outcomes;
+mod progress;
 mod queries;
 mod reading;
 mod visitor;

@@ -175,13 +175,16 @@ pub(super) fn stragglers(profile: &QueryProfile) -> Vec<Finding> {
             true => String::new(),
             false => format!(" It was slow in stage {} too.", also.join(", ")),
         };
+        let rows = match worst.rows {
+            0.9..1.1 => "as many rows".to_owned(),
+            rows => format!("{} times as many rows", times(rows)),
+        };
         let text = format!(
-            "{worker} is slow: its task {task} took {} times as long as those of other workers ({} \
-             against {}) and had {} times their rows.{also}",
+            "{worker} is slow: its task {task} took {} times as long as those of other workers, with \
+             {rows} ({} against {}).{also}",
             times(worst.time),
             nanos(worst.own_ns),
             nanos(worst.typical_ns),
-            times(worst.rows),
         );
         Some(Finding {
             stage: Some(task.stage),
