@@ -27,6 +27,10 @@ pub async fn end_tracing(telemetry: Telemetry) {
     if !telemetry.is_exporting() {
         return;
     }
+    // Of queries that were left in the middle.
+    if !telemetry.idle(Duration::from_secs(5)).await {
+        eprintln!("spans are open still, and are not sent");
+    }
     let summary = telemetry.shutdown().await;
     let (sent, failed, dropped) = (summary.sent, summary.failed, summary.dropped);
     eprintln!("spans: {sent} sent, {failed} failed, {dropped} dropped");

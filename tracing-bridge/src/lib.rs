@@ -40,7 +40,7 @@
 //!
 //! ```text
 //! query                       from traced_sql, or else from where the plan is run
-//!   plan                      only with traced_sql
+//!   plan                      only with traced_sql; phases and rules are below it
 //!   stage 2                   from its first dispatch to the last report of its tasks
 //!     task                    on a worker
 //!       SortExec              one span per node and task, over all of its partitions
@@ -54,6 +54,20 @@
 //! and `error.type` on every span that they went through. Trace context and baggage travel with tasks
 //! and streams, so a query is part of its caller's trace, and sampled as the caller is.
 //!
+//! # What it shows
+//!
+//! Settings of the session, which travel with each query:
+//!
+//! | `flightpath.` | default | what it does |
+//! |---|---|---|
+//! | `trace_detail` | `operator` | down to which level there are spans: `query`, `stage`, `task`, `operator` or `rpc` |
+//! | `trace_span_budget` | 10,000 | tasks past it have only their own span, and the query `flightpath.trace.truncated` |
+//! | `trace_sql` | `false` | texts that hold literals: SQL, nodes, and plans on spans of planning |
+//! | `trace_preview_rows` | 0 | how many rows of each node's output are shown |
+//!
+//! With `rpc`, each request has a span at both ends. A worker whose own session says `rpc` shows
+//! actions of other Flight clients too, if they come with a `traceparent`.
+//!
 //! # Parts
 //!
 //! - [`init`] sends the spans of this process to OTLP, as the standard `OTEL_*` variables say;
@@ -62,6 +76,13 @@
 //! - [`TracedSql::traced_sql`] has the trace cover planning as well;
 //! - [`TransparentExec`] makes wrappers transparent that know nothing of boundaries;
 //!   [`wrap_every_node`] and [`WrapEveryNode`] put any wrapper on every node.
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `sql` | yes | [`TracedSql`] |
+//! | `tls` | yes | OTLP over gRPC to https endpoints |
 
 mod hooks;
 mod operator;

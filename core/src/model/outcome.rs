@@ -1,6 +1,18 @@
 //! How numbers and failures show on spans.
 
+use datafusion::common::DataFusionError;
 use tracing::Span;
+
+/// How the error of those begins who read from a task that was cancelled.
+pub(crate) const TASK_CANCELLED: &str = "the task was cancelled: ";
+
+/// Whether an error tells only that a task was stopped, which is no failure of who meets it.
+pub fn is_cancellation(error: &DataFusionError) -> bool {
+    match error.find_root() {
+        DataFusionError::Execution(message) => message.starts_with(TASK_CANCELLED),
+        _ => false,
+    }
+}
 
 /// A number for a span. OpenTelemetry's are signed, and tracing-opentelemetry turns what is
 /// unsigned into text.

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tracing::{Instrument, Span};
 
 use crate::model::hooks::Hooks;
-use crate::model::outcome::{number, record_failure};
+use crate::model::outcome::{is_cancellation, number, record_failure};
 use crate::model::report::{TaskReport, TaskStatus};
 use crate::model::stage::TaskKey;
 use crate::wire::error::kind_of;
@@ -63,6 +63,8 @@ struct State {
     open: usize,
     dropped: usize,
     error: Option<Arc<DataFusionError>>,
+    /// Whether a reader met an error, of which the coordinator was told.
+    told: bool,
     /// Why nobody can read from it any more.
     over: Option<String>,
     ended: Option<Instant>,
@@ -108,6 +110,7 @@ impl Task {
                 open: partitions,
                 dropped: 0,
                 error: None,
+                told: false,
                 over: None,
                 ended: None,
             }),
@@ -150,7 +153,7 @@ impl Task {
         })
     }
 
-    fn start(&self, state: &mut State) {
+    fn start(self: &Arc<Self>, state: &mut State) {
         state.started = Some((SystemTime::now(), Instant::now()));
         let Some(plan) = state.plan.clone() else {
             return;
@@ -162,16 +165,29 @@ impl Task {
             let stream = caught("starting a task", || {
                 plan.execute(partition, Arc::clone(&self.context))
             });
+            let task = Arc::downgrade(self);
             let job = async move {
-                match stream {
-                    Ok(stream) => send_all(stream, sender).await,
-                    Err(error) => {
-                        let _left = sender.send(Item::Failed(Arc::new(error))).await;
-                    }
+                let failure = match stream {
+                    Ok(stream) => send_all(stream, &sender).await,
+                    Err(error) => Some(Arc::new(error)),
+                };
+                let Some(error) = failure else { return };
+                // Before a reader hears of it, who may be the one that stops the task then.
+                if let Some(task) = task.upgrade() {
+                    task.failed(&error);
                 }
+                let _left = sender.send(Item::Failed(error)).await;
             };
             state.jobs.spawn(job.instrument(self.span.clone()));
             state.streams.push(Some(items));
+        }
+    }
+
+    /// A partition has ended with an error. The query fails only if somebody reads that far.
+    fn failed(&self, error: &Arc<DataFusionError>) {
+        // Else it is that of a task which was stopped.
+        if !is_cancellation(error) {
+            self.state.lock().error.get_or_insert(Arc::clone(error));
         }
     }
 
@@ -185,10 +201,11 @@ impl Task {
                 Outcome::Finished => {}
                 Outcome::Dropped => state.dropped += 1,
                 Outcome::Failed(error) => {
-                    if state.error.is_none() && state.over.is_none() {
-                        failed = Some(Arc::clone(&error));
+                    state.dropped += usize::from(is_cancellation(&error));
+                    if !state.told && state.over.is_none() {
+                        state.told = true;
+                        failed = Some(error);
                     }
-                    state.error.get_or_insert(error);
                 }
             }
             let last = state.open == 0 && state.over.is_none();
@@ -319,30 +336,31 @@ pub(crate) struct Progress {
     pub(crate) started_micros: u64,
 }
 
-/// Runs a stream to its end, or until its reader leaves.
-async fn send_all(mut stream: SendableRecordBatchStream, sender: mpsc::Sender<Item>) {
+/// Runs a stream to its end, or until its reader leaves. Returns the error that it ended with.
+async fn send_all(
+    mut stream: SendableRecordBatchStream,
+    sender: &mpsc::Sender<Item>,
+) -> Option<Arc<DataFusionError>> {
     loop {
         let next = std::panic::AssertUnwindSafe(stream.next()).catch_unwind();
         let next = tokio::select! {
             next = next => next,
-            () = sender.closed() => return,
+            () = sender.closed() => return None,
         };
         let item = match next {
             Ok(Some(Ok(batch))) => Item::Batch(batch),
-            Ok(Some(Err(error))) => Item::Failed(Arc::new(error)),
+            Ok(Some(Err(error))) => return Some(Arc::new(error)),
             Ok(None) => Item::End,
             Err(panic) => {
                 let panicked = caught::<()>("a task", || std::panic::resume_unwind(panic));
-                Item::Failed(Arc::new(
-                    panicked
-                        .err()
-                        .unwrap_or_else(|| exec_datafusion_err!("a task panicked")),
-                ))
+                let error = panicked.err();
+                let error = error.unwrap_or_else(|| exec_datafusion_err!("a task panicked"));
+                return Some(Arc::new(error));
             }
         };
         let last = !matches!(item, Item::Batch(_));
         if sender.send(item).await.is_err() || last {
-            return;
+            return None;
         }
     }
 }

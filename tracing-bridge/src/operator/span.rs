@@ -6,7 +6,7 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::metrics::{MetricValue, MetricsSet};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use flightpath_core::{NetworkBoundaryExec, NetworkBoundaryExt};
+use flightpath_core::{NetworkBoundaryExec, NetworkBoundaryExt, is_cancellation};
 use parking_lot::Mutex;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
@@ -91,6 +91,9 @@ impl OperatorSpan {
 
     /// An error arose in the node, or went through it.
     pub(super) fn failed(&self, error: &DataFusionError) {
+        if is_cancellation(error) {
+            return;
+        }
         let mut state = self.state.lock();
         let Some(open) = &mut state.open else { return };
         if !std::mem::replace(&mut open.failed, true) {

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use opentelemetry::trace::Span as _;
 use opentelemetry::{Context, Value};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{Span, SpanData, SpanExporter, SpanProcessor};
+use tokio::sync::Notify;
 
 /// What became of the spans of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,7 +28,9 @@ pub struct ExportSummary {
 #[derive(Debug)]
 pub(super) struct Counts {
     endpoint: String,
+    started: AtomicU64,
     ended: AtomicU64,
+    changed: Notify,
     sent: AtomicU64,
     failed: AtomicU64,
     dropped_links: AtomicU64,
@@ -37,7 +41,9 @@ impl Counts {
     pub(super) fn new(endpoint: &str) -> Self {
         Self {
             endpoint: endpoint.to_string(),
+            started: AtomicU64::new(0),
             ended: AtomicU64::new(0),
+            changed: Notify::new(),
             sent: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             dropped_links: AtomicU64::new(0),
@@ -51,6 +57,18 @@ impl Counts {
             failed: self.failed.load(Ordering::Relaxed),
             dropped,
             dropped_links: self.dropped_links.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Waits until every span that has started has ended.
+    pub(super) async fn none_open(&self) {
+        loop {
+            let changed = self.changed.notified();
+            let started = self.started.load(Ordering::Acquire);
+            if self.ended.load(Ordering::Acquire) >= started {
+                return;
+            }
+            changed.await;
         }
     }
 
@@ -145,18 +163,24 @@ impl<P> CountedProcessor<P> {
 
 impl<P: SpanProcessor> SpanProcessor for CountedProcessor<P> {
     fn on_start(&self, span: &mut Span, context: &Context) {
+        if span.span_context().is_sampled() {
+            self.counts.started.fetch_add(1, Ordering::Relaxed);
+        }
         self.processor.on_start(span, context);
     }
 
     fn on_end(&self, span: SpanData) {
-        if span.span_context.is_sampled() {
-            self.counts.ended.fetch_add(1, Ordering::Relaxed);
-            let links = u64::from(span.links.dropped_count);
-            self.counts
-                .dropped_links
-                .fetch_add(links, Ordering::Relaxed);
-        }
+        let sampled = span.span_context.is_sampled();
+        let dropped_links = u64::from(span.links.dropped_count);
         self.processor.on_end(span);
+        if sampled {
+            let counts = &self.counts;
+            counts
+                .dropped_links
+                .fetch_add(dropped_links, Ordering::Relaxed);
+            counts.ended.fetch_add(1, Ordering::Release);
+            counts.changed.notify_waiters();
+        }
     }
 
     fn force_flush(&self) -> OTelSdkResult {

@@ -177,6 +177,16 @@ impl Telemetry {
         exporting.counts.summary(0)
     }
 
+    /// Waits until no span is open, for this time at most, and says whether that is so. A query
+    /// that was left in the middle has spans open until its workers have reported.
+    pub async fn idle(&self, within: Duration) -> bool {
+        let Some(exporting) = &self.0 else {
+            return true;
+        };
+        let idle = tokio::time::timeout(within, exporting.counts.none_open());
+        idle.await.is_ok()
+    }
+
     /// Sends what is left, and says how many spans were sent, failed and dropped in all.
     pub async fn shutdown(mut self) -> ExportSummary {
         let Some(exporting) = self.0.take() else {

@@ -15,6 +15,7 @@ use super::traces::{hooks, traced_cluster};
 
 /// The trace of a query with these settings, whose answer is right.
 pub(crate) async fn trace_of(cluster: &Cluster, settings: FlightpathConfig, sql: &str) -> Trace {
+    let collector = collector();
     let coordinator = cluster.coordinator().unwrap().with_hooks(hooks());
     let ctx = session_with(coordinator, settings, vec![], vec![]);
     let (root, id) = caller();
@@ -32,7 +33,7 @@ pub(crate) async fn trace_of(cluster: &Cluster, settings: FlightpathConfig, sql:
         let shown = trace.named("task").len() as i64;
         trace.is_complete() && (shown == 0 || Some(shown) == tasks)
     };
-    collector().trace(id, whole).await
+    collector.trace(id, whole).await
 }
 
 /// Kinds of spans below the query, planning left aside.
@@ -80,6 +81,7 @@ async fn each_level_has_those_above_it_and_no_more() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_level_can_be_set_in_sql() {
+    let collector = collector();
     let cluster = traced_cluster(2).await;
     let coordinator = cluster.coordinator().unwrap().with_hooks(hooks());
     let ctx = session_with(coordinator, FlightpathConfig::default(), vec![], vec![]);
@@ -89,7 +91,7 @@ async fn the_level_can_be_set_in_sql() {
     let (root, id) = caller();
     let found = answer(&ctx, QUERY).instrument(root).await;
     assert_eq!(found, expected(QUERY).await);
-    let trace = collector().trace(id, Trace::is_complete).await;
+    let trace = collector.trace(id, Trace::is_complete).await;
     assert_eq!(kinds(&trace), BTreeSet::from(["stage"]), "{}", trace.draw());
     let unknown = ctx.sql("SET flightpath.trace_detail = 'all'").await;
     let message = unknown.unwrap_err().to_string();

@@ -1,6 +1,7 @@
 //! Endpoints that fail while queries run, limits, and who sends.
 
 use std::net::TcpListener;
+use std::time::Duration;
 
 use flightpath_testkit::Cluster;
 use flightpath_tracing_bridge::{OtlpSettings, Protocol, Role, Telemetry};
@@ -120,6 +121,19 @@ async fn links_without_room_are_counted() {
     assert!(dropped > 0, "{kept} links are kept");
     assert_eq!(summary.dropped_links, dropped);
     assert_eq!((summary.sent, summary.failed, summary.dropped), (1, 0, 0));
+}
+
+#[tokio::test]
+async fn spans_that_are_open_can_be_waited_for() {
+    let collector = Collector::start().unwrap();
+    let (telemetry, _guard) = start(&collector);
+    assert!(telemetry.idle(Duration::ZERO).await);
+    let span = tracing::info_span!(parent: None, "span");
+    span.in_scope(|| {});
+    assert!(!telemetry.idle(Duration::ZERO).await);
+    let ending = std::thread::spawn(move || drop(span));
+    assert!(telemetry.idle(Duration::from_secs(20)).await);
+    ending.join().unwrap();
 }
 
 #[test]

@@ -18,10 +18,11 @@ fn context(detail: TraceDetail) -> SessionContext {
 }
 
 async fn trace_of(ctx: &SessionContext, sql: &str) -> (Trace, bool) {
+    let collector = collector();
     let (root, id) = caller();
     let ran = async { ctx.traced_sql(sql).await?.collect().await };
     let worked = ran.instrument(root).await.is_ok();
-    (collector().trace(id, Trace::is_complete).await, worked)
+    (collector.trace(id, Trace::is_complete).await, worked)
 }
 
 #[tokio::test]

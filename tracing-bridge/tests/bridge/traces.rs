@@ -89,6 +89,11 @@ async fn a_query_is_one_tree_with_links_and_numbers() {
         int(query, "flightpath.stage.count"),
         Some(staged.remote().count() as i64)
     );
+    let tasks: usize = staged.remote().map(|stage| stage.tasks).sum();
+    assert_eq!(int(query, "flightpath.task.count"), Some(tasks as i64));
+    assert_eq!(int(query, "flightpath.worker.count"), Some(3));
+    assert_eq!(int(query, "flightpath.retry.count"), Some(0));
+    let id = text(query, "flightpath.query.id").unwrap();
     let planning = trace.named("plan");
     assert_eq!(planning.len(), 1, "{}", trace.draw());
     assert_eq!(planning[0].parent_span_id, query.span_id);
@@ -99,7 +104,17 @@ async fn a_query_is_one_tree_with_links_and_numbers() {
             panic!("not one {name}:\n{}", trace.draw());
         };
         assert_eq!(span.parent_span_id, query.span_id);
+        assert_eq!(text(span, "flightpath.query.id"), Some(id));
         assert!(int(span, "flightpath.stage.output_rows").unwrap() > 0);
+        assert!(int(span, "flightpath.stage.output_bytes").unwrap() > 0);
+        assert!(text(span, "flightpath.boundary.kind").is_some());
+        let [least, median, most] = ["min", "median", "max"].map(|which| {
+            let key = format!("flightpath.stage.task_duration.{which}");
+            span.number(&key).unwrap()
+        });
+        assert!(0.0 < least && least <= median && median <= most);
+        let slowest = int(span, "flightpath.stage.slowest_task").unwrap();
+        assert!((slowest as usize) < stage.tasks);
         let tasks: Vec<SpanRef<'_>> = trace
             .named("task")
             .into_iter()
@@ -108,6 +123,15 @@ async fn a_query_is_one_tree_with_links_and_numbers() {
         assert_eq!(tasks.len(), stage.tasks, "{}", trace.draw());
         for task in tasks {
             assert_eq!(text(task, "flightpath.task.status"), Some("finished"));
+            assert_eq!(text(task, "flightpath.query.id"), Some(id));
+            assert_eq!(int(task, "flightpath.task.attempt"), Some(0));
+            assert!(
+                text(task, "flightpath.worker.url")
+                    .unwrap()
+                    .starts_with("http://")
+            );
+            assert!(int(task, "flightpath.task.output_rows").is_some());
+            assert!(int(task, "flightpath.task.output_bytes").is_some());
             let index = int(task, "flightpath.task.index").unwrap();
             let key = Some((stage.id as i64, index));
             for node in &stage.nodes {
@@ -214,9 +238,14 @@ async fn a_failure_is_an_error_up_to_the_query() {
             failed("query") && failed("task")
         })
         .await;
+    let kind = text(trace.only("query").unwrap(), "error.type");
     for span in trace.spans().filter(is_error) {
-        assert!(text(span, "error.type").is_some(), "{span:?}");
+        assert_eq!(text(span, "error.type"), kind, "{span:?}");
         assert_ne!(span.error(), Some(""));
+        let above = std::iter::successors(span.parent(), SpanRef::parent);
+        for above in above.filter(|above| above.name != "caller") {
+            assert!(is_error(&above), "{}:\n{}", above.name, trace.draw());
+        }
     }
     let operators = trace.spans().filter(|span| span.name.ends_with("Exec"));
     let (failed, unmarked): (Vec<_>, Vec<_>) = operators.partition(is_error);
