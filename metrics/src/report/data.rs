@@ -229,7 +229,7 @@ fn unit(metric: &Metric) -> &'static str {
 }
 
 fn text(value: &Value) -> String {
-    use super::numbers::{count, share};
+    use crate::numbers::{count, share};
     match value {
         Value::Pruning {
             pruned,

@@ -3,8 +3,9 @@
 use chrono::DateTime;
 use maud::{Markup, html};
 
-use super::numbers;
 use super::view::{self, View};
+use crate::analysis::Finding;
+use crate::numbers;
 
 pub(super) fn head(view: &View<'_>, trace_url: Option<&str>) -> Markup {
     let profile = view.profile;
@@ -47,8 +48,11 @@ fn facts(view: &View<'_>, trace_url: Option<&str>) -> Markup {
             (number("Tasks", profile.tasks.len() as u64, numbers::count, "tasks"))
             (number("Workers", profile.workers.len() as u64, numbers::count, "workers"))
             (number("Between tasks", profile.exchanged_bytes(), numbers::bytes, "bytes"))
-            (number("Peak memory", view.sum(|node| node.memory_bytes), numbers::bytes, "bytes at most"))
-            (number("Spilled", view.sum(|node| node.spilled_bytes), numbers::bytes, "bytes"))
+            @match view.peak_memory_bytes() {
+                0 => (fact("Peak memory", "–", "no operator measured it")),
+                peak => (number("Peak memory", peak, numbers::bytes, "bytes at most")),
+            }
+            (number("Spilled", view.spilled_bytes(), numbers::bytes, "bytes"))
         }
         dl.facts.ids {
             @if let Some(reason) = &profile.local_reason { (fact("Ran locally because", reason, reason)) }
@@ -72,18 +76,55 @@ fn started(unix_ns: Option<u64>) -> Option<String> {
 pub(super) fn findings(view: &View<'_>) -> Markup {
     html! {
         h3 { "What stands out" }
-        @if view.findings().is_empty() { p.note { "Nothing." } }
+        @if view.findings.is_empty() { p.note { "Nothing." } }
         ol.findings {
-            @for finding in view.findings() {
+            @for finding in &view.findings {
                 li {
-                    span.flag { (finding.word) } " " (finding.text) " "
-                    @match (finding.stage, finding.node) {
-                        (Some(stage), Some(node)) => a href={ "#" (view::node_id(stage, node)) } data-op={ (stage) "-" (node) } { "Show it" },
-                        (Some(stage), None) => a href={ "#" (view::stage_id(stage)) } data-stage=(stage) { "Show it" },
-                        _ => {}
+                    span.flag { (finding.kind) } " " (finding.text)
+                    @if let Some((id, name)) = subject(view, finding) {
+                        " " a href={ "#" (id) } { "See " (name) "." }
                     }
                 }
             }
         }
     }
+}
+
+/// Where the compute time went.
+pub(super) fn hottest(view: &View<'_>) -> Markup {
+    let operators = view.profile.operators();
+    let hottest = operators
+        .iter()
+        .take(6)
+        .filter(|operator| operator.share >= 0.01);
+    html! {
+        @if operators.iter().any(|operator| operator.share >= 0.01) {
+            h3 { "Most compute time" }
+            div.bars {
+                @for operator in hottest {
+                    a href={ "#" (view::node_id(operator.stage, operator.node)) } { (operator.name) }
+                    span.track { i style=(format!("width:{:.1}%", operator.share * 100.0)) {} }
+                    span.v title=(numbers::nanos(operator.compute_ns)) { (numbers::share(operator.share)) }
+                }
+            }
+        }
+    }
+}
+
+/// What a finding speaks of, as narrowly as it says: where it stands in the page, and its name.
+fn subject(view: &View<'_>, finding: &Finding) -> Option<(String, String)> {
+    let stage = view.profile.stage(finding.stage?)?;
+    if let Some(index) = finding.node {
+        let node = stage.nodes.get(index)?;
+        return Some((view::node_id(stage.id, index), node.name.clone()));
+    }
+    if let Some(task) = finding.task {
+        let mut tasks = view.profile.tasks_of(stage.id);
+        let task = tasks.rfind(|known| known.task == task)?;
+        return Some((view::task_id(task), format!("task {task}")));
+    }
+    Some((
+        view::stage_id(stage.id),
+        view::stage_name(stage.id).to_lowercase(),
+    ))
 }

@@ -20,7 +20,6 @@
 
 mod data;
 mod facts;
-mod numbers;
 mod page;
 mod plan;
 mod tables;

@@ -123,7 +123,7 @@
         chart.replaceChildren(...series(stage, metric));
       } }, metric.name, value);
     });
-    const first = ["elapsed_compute", "exchange_wait", "output_rows"]
+    const first = ["elapsed_compute", "time_elapsed_processing", "exchange_wait", "output_rows"]
       .map((name) => rows[told.findIndex((metric) => metric.name === name && metric.by)])
       .find((row) => row) ?? rows.find((row) => row.tagName === "BUTTON");
     first?.click();
@@ -168,7 +168,8 @@
   const ofTask = ({ stage, task }) => {
     const place = stage.tasks.indexOf(task);
     const times = stage.nodes.map((node, index) => {
-      const metric = node.metrics.find((metric) => metric.name === "elapsed_compute");
+      const metric = ["elapsed_compute", "time_elapsed_processing"]
+        .map((name) => node.metrics.find((metric) => metric.name === name && metric.by)).find((metric) => metric);
       const parts = metric?.by?.find(([index]) => index === place)?.[1] ?? [];
       return { label: button(`op-${stage.id}-${index}`, node.name), parts };
     }).filter((row) => sum(row.parts));
@@ -197,6 +198,7 @@
     event.preventDefault();
     select(name);
     if (link?.matches("svg a")) stop(link, true);
+    else reveal(name, link !== null);
   });
   window.addEventListener("hashchange", () => select(location.hash.slice(1), false));
 
@@ -208,6 +210,18 @@
     element.setAttribute("tabindex", "0");
     if (focus) element.focus({ preventScroll: true });
     if (focus) element.scrollIntoView({ block: "nearest", inline: "nearest" });
+  };
+  // Brings what was selected elsewhere into sight: in its frame, and in the window for who followed a link.
+  const reveal = (name, window) => {
+    const element = find(`svg a[href="#${name}"]`);
+    if (!element) return;
+    stop(element, false);
+    const box = element.getBoundingClientRect();
+    const around = element.closest(".scroll").getBoundingClientRect();
+    if (box.left < around.left || box.right > around.right) {
+      element.closest(".scroll").scrollLeft += box.x + Math.min(box.width, around.width) / 2 - around.x - around.width / 2;
+    }
+    if (window) element.scrollIntoView({ block: "nearest" });
   };
   const top = (stage) => `op-${stage}-0`;
   const walk = {
@@ -295,8 +309,10 @@
     if (way) scale({ out: zoom / 1.25, in: zoom * 1.25, fit: fitting() }[way]);
   });
   // At first as much as can still be read.
-  scale(Math.min(1, Math.max(0.8, fitting())));
-  frame.scrollLeft = (frame.scrollWidth - frame.clientWidth) / 2;
+  scale(Math.min(1, Math.max(0.85, fitting())));
+  // The result in the middle, and what it comes from around it.
+  const root = find("a.op", plan).getBoundingClientRect();
+  frame.scrollLeft = root.x + root.width / 2 - frame.getBoundingClientRect().x - frame.clientWidth / 2;
 
   for (const element of all("svg a")) element.setAttribute("aria-pressed", "false");
   for (const svg of [plan, timeline]) if (svg && find("a", svg)) stop(find("a.op", svg) ?? find("a", svg), false);
@@ -304,7 +320,8 @@
   const asked = location.hash.slice(1);
   if (parse(asked)) {
     select(asked, false);
-    const shown = find(`svg a[href="#${asked}"]`);
-    if (shown) { stop(shown, false); addEventListener("load", () => shown.scrollIntoView({ block: "center", inline: "center" })); }
+    reveal(asked, false);
+    // The browser goes to the table's row, once all is loaded.
+    addEventListener("load", () => find(`svg a[href="#${asked}"]`)?.scrollIntoView({ block: "center" }));
   }
 })();

@@ -23,35 +23,36 @@ pub(super) fn page(view: &View<'_>, trace_url: Option<&str>) -> Markup {
                 meta name="color-scheme" content="light dark";
                 meta name="generator" content={ "flightpath-metrics " (env!("CARGO_PKG_VERSION")) };
                 link rel="icon" href="data:,";
-                title { "Query " (profile.status) " in " (super::numbers::nanos(profile.duration_ns)) " – Flightpath" }
+                title { "Query " (profile.status) " in " (crate::numbers::nanos(profile.duration_ns)) " – Flightpath" }
                 style { (PreEscaped(STYLE)) }
             }
             body {
                 (facts::head(view, trace_url))
                 main {
-                    section #plan aria-labelledby="plan-title" {
-                        div.bar-title {
-                            h2 #plan-title { "Plan" }
-                            div #zoom hidden {
-                                button type="button" data-zoom="out" aria-label="Smaller" { "−" }
-                                button type="button" data-zoom="in" aria-label="Larger" { "+" }
-                                button type="button" data-zoom="fit" { "Fit" }
-                            }
-                        }
-                        div.split {
-                            div.drawing { (plan::draw(view)) }
-                            aside #details aria-label="Details" aria-live="polite" tabindex="0" {
-                                (facts::findings(view))
-                                p.note.scripted hidden {
-                                    "Select an operator, a stage or a task for its numbers. Arrow keys walk the plan, "
-                                    "Escape clears."
+                    div.split {
+                        section #plan aria-labelledby="plan-title" {
+                            div.bar-title {
+                                h2 #plan-title { "Plan" }
+                                div #zoom hidden {
+                                    button type="button" data-zoom="out" aria-label="Smaller" { "−" }
+                                    button type="button" data-zoom="in" aria-label="Larger" { "+" }
+                                    button type="button" data-zoom="fit" { "Fit" }
                                 }
                             }
+                            (plan::draw(view))
                         }
-                    }
-                    section aria-labelledby="timeline-title" {
-                        h2 #timeline-title { "Timeline" }
-                        (timeline::timeline(view))
+                        aside #details aria-label="Details" aria-live="polite" tabindex="0" {
+                            (facts::findings(view))
+                            (facts::hottest(view))
+                            p.note.scripted hidden {
+                                "Select an operator, a stage or a task for its numbers. Arrow keys walk the plan, "
+                                "Escape clears."
+                            }
+                        }
+                        section #timeline aria-labelledby="timeline-title" {
+                            h2 #timeline-title { "Timeline" }
+                            (timeline::timeline(view))
+                        }
                     }
                     section aria-labelledby="stages-title" {
                         h2 #stages-title { "Stages" }

@@ -2,8 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::numbers;
 use super::view::{self, View};
+use crate::numbers;
 use crate::{StageProfile, TaskProfile};
 
 /// A cell with a number: as people say it, exact when pointed at, and to sort by.
@@ -55,7 +55,7 @@ pub(super) fn stages(view: &View<'_>) -> Markup {
         "Max task",
         "Skew",
         "Spilled",
-        "Waited",
+        "Max wait",
     ];
     framed(
         "stages-scroll",
@@ -79,7 +79,7 @@ fn stage_row(view: &View<'_>, stage: &StageProfile) -> Markup {
     html! {
         tr id=(id) data-stage=(stage.id) {
             th scope="row" data-v=(stage.id) {
-                a href={ "#" (id) } { i.swatch.(view::stage_class(stage.id)) {} " " (view::stage_name(stage.id)) }
+                i.swatch.(view::stage_class(stage.id)) {} " " a href={ "#" (id) } { (view::stage_name(stage.id)) }
                 @for word in view.flags(stage.id, None) { " " span.flag { (word) } }
             }
             @match &stage.boundary {
@@ -98,7 +98,7 @@ fn stage_row(view: &View<'_>, stage: &StageProfile) -> Markup {
                 None => { (nothing()) (nothing()) (nothing()) }
             }
             @match numbers.skew {
-                Some(skew) => td.num data-v=(format!("{skew:.3}")) title="longest task to median" { (format!("{skew:.1} ×")) },
+                Some(skew) => td.num data-v=(format!("{skew:.3}")) title="longest task to median" { (numbers::times(skew)) " ×" },
                 None => (nothing()),
             }
             (bytes(numbers.spilled_bytes))

@@ -5,14 +5,16 @@
 
 use maud::{Markup, html};
 
-use super::numbers;
 use super::view::{self, View};
-use crate::{QueryProfile, TaskProfile};
+use crate::numbers;
+use crate::{QueryProfile, TaskProfile, TaskState};
 
 /// Heights of a lane and of the bar in it, by how many lanes the busiest worker has.
 const LANES: [(usize, i32, i32); 3] = [(16, 20, 16), (64, 12, 9), (usize::MAX, 7, 5)];
 /// A bar of this share of the width has room for its name, in the narrowest of windows.
 const NAMED: f64 = 0.1;
+/// And of this share, for the words that flag it as well.
+const FLAGGED: f64 = 0.4;
 const AXIS: i32 = 26;
 const WORKER: i32 = 24;
 const GAP: i32 = 10;
@@ -72,7 +74,7 @@ pub(super) fn timeline(view: &View<'_>) -> Markup {
                 }
                 (axis(&scale, top))
                 @for (worker, y) in names { (worker_name(profile, worker, y)) }
-                @for bar in &bars { (draw(&scale, bar, tops[bar.index], thick)) }
+                @for bar in &bars { (draw(view, &scale, bar, tops[bar.index], thick)) }
                 (critical(view, &scale, &bars, &tops, thick))
             }
         }
@@ -113,7 +115,7 @@ fn bar<'a>(view: &View<'_>, index: usize, task: &'a TaskProfile) -> Bar<'a> {
     } else {
         started
     };
-    let working = (started + wait(task)).min(ended);
+    let working = (started + view.profile.task_figures(task).wait_ns).min(ended);
     Bar {
         index,
         task,
@@ -122,16 +124,6 @@ fn bar<'a>(view: &View<'_>, index: usize, task: &'a TaskProfile) -> Bar<'a> {
         working,
         ended,
     }
-}
-
-/// For how long it waited for what it reads: of its partitions, which wait side by side, the longest.
-fn wait(task: &TaskProfile) -> u64 {
-    let metrics = task.nodes.iter().flatten();
-    let waits = metrics.filter(|metric| metric.name == "exchange_wait");
-    waits
-        .filter_map(|metric| metric.value.number())
-        .max()
-        .unwrap_or(0)
 }
 
 /// The tasks of a worker, so that those in one lane do not overlap.
@@ -166,14 +158,14 @@ impl Scale {
         format!("{:.2}%", self.share(ns) * 100.0)
     }
 
-    /// A round step that cuts the whole into four to nine.
+    /// A round step that cuts the whole into two to four.
     fn step(&self) -> u64 {
         let mut unit = 1;
         while self.total / unit >= 100 {
             unit *= 10;
         }
         let steps = [1, 2, 5, 10, 20].map(|factor| unit * factor);
-        let step = steps.into_iter().find(|step| self.total / step <= 5);
+        let step = steps.into_iter().find(|step| self.total / step <= 4);
         step.unwrap_or(unit * 20)
     }
 }
@@ -221,11 +213,15 @@ fn worker_name(profile: &QueryProfile, worker: &str, y: i32) -> Markup {
     }
 }
 
-fn draw(scale: &Scale, bar: &Bar<'_>, y: i32, thick: i32) -> Markup {
+fn draw(view: &View<'_>, scale: &Scale, bar: &Bar<'_>, y: i32, thick: i32) -> Markup {
     let task = bar.task;
     let name = task.to_string();
     let length = |from: u64, to: u64| scale.at(to.saturating_sub(from));
     let worked = bar.ended - bar.working;
+    let mut words = view.task_flags(task);
+    if task.status != TaskState::Finished {
+        words.insert(0, task.status.as_str());
+    }
     let label = format!(
         "Task {name} on {}, {}, ran {}, waited {} before and {} during it, {} rows out",
         view::worker_name(&task.worker),
@@ -235,31 +231,30 @@ fn draw(scale: &Scale, bar: &Bar<'_>, y: i32, thick: i32) -> Markup {
         numbers::nanos(bar.working - bar.started),
         numbers::count(task.output_rows),
     );
-    let named = thick >= 12 && scale.share(bar.ended - bar.sent) >= NAMED;
+    let length_of_all = scale.share(bar.ended - bar.sent);
+    let named = thick >= 12 && length_of_all >= NAMED;
+    let flagged = length_of_all >= FLAGGED;
     let id = view::task_id(task);
-    let ended_well = matches!(
-        task.status,
-        crate::TaskState::Finished | crate::TaskState::Cancelled | crate::TaskState::Unused
-    );
     html! {
-        a.bar.(view::stage_class(task.stage)).failed[!ended_well] href={ "#" (id) } data-stage=(task.stage)
+        a.bar.(view::stage_class(task.stage)).flagged[!words.is_empty()] href={ "#" (id) } data-stage=(task.stage)
             data-task=(id.trim_start_matches("task-")) role="button" aria-label=(label) {
             title { (label) }
             rect.wait x=(scale.at(bar.sent)) width=(length(bar.sent, bar.working)) y=(y) height=(thick) {}
             rect.hatch x=(scale.at(bar.sent)) width=(length(bar.sent, bar.working)) y=(y) height=(thick) {}
             rect.work x=(scale.at(bar.working)) width=(length(0, worked)) y=(y) height=(thick) {}
             rect.frame x=(scale.at(bar.sent)) width=(length(bar.sent, bar.ended)) y=(y) height=(thick) {}
-            @if named {
-                text x=(scale.at(bar.sent)) dx="5" y=(y + thick - 4) {
-                    (name) @if !ended_well { " " (task.status) }
-                }
+        }
+        @if named {
+            text.says x=(scale.at(bar.sent)) dx="5" y=(y + thick - 4) aria-hidden="true" {
+                (name) @if flagged { @for word in &words { " " (word) } }
             }
         }
     }
 }
 
 fn critical(view: &View<'_>, scale: &Scale, bars: &[Bar<'_>], tops: &[i32], thick: i32) -> Markup {
-    let middle = |index: usize| tops[index] + thick / 2;
+    // Along the lower edges, below the names.
+    let edge = |index: usize| tops[index] + thick - 1;
     let path = &view.critical;
     html! {
         g.critical aria-hidden="true" {
@@ -267,10 +262,10 @@ fn critical(view: &View<'_>, scale: &Scale, bars: &[Bar<'_>], tops: &[i32], thic
                 @let bar = &bars[*index];
                 // It goes on where the one before had ended.
                 @let from = match step.checked_sub(1) { Some(before) => bars[path[before]].ended, None => bar.started };
-                @let y = middle(*index);
+                @let y = edge(*index);
                 line x1=(scale.at(from.min(bar.ended))) x2=(scale.at(bar.ended)) y1=(y) y2=(y) {}
                 @if let Some(next) = path.get(step + 1) {
-                    line x1=(scale.at(bar.ended)) x2=(scale.at(bar.ended)) y1=(y) y2=(middle(*next)) {}
+                    line x1=(scale.at(bar.ended)) x2=(scale.at(bar.ended)) y1=(y) y2=(edge(*next)) {}
                 }
             }
         }

@@ -2,77 +2,90 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Metric, MetricKind, NodeProfile, QueryProfile, StageProfile, TaskProfile, Value};
+use crate::analysis::{Finding, StageFigures};
+use crate::{NodeProfile, QueryProfile, StageProfile, TaskProfile};
 
 /// A profile with what a page says of it worked out.
 pub(super) struct View<'a> {
     pub(super) profile: &'a QueryProfile,
-    nodes: BTreeMap<(usize, usize), NodeNumbers>,
-    compute_ns: u64,
-    findings: Vec<Finding>,
     pub(super) verdict: String,
-    /// The tasks that the query's end waited for, first to last, as indices.
+    pub(super) findings: Vec<Finding>,
+    /// The tasks that the query's end waited for, the first of them first, as indices.
     pub(super) critical: Vec<usize>,
-}
-
-/// Something that stands out.
-pub(super) struct Finding {
-    /// One word for it.
-    pub(super) word: String,
-    pub(super) text: String,
-    pub(super) stage: Option<usize>,
-    pub(super) node: Option<usize>,
+    nodes: BTreeMap<(usize, usize), NodeNumbers>,
+    figures: BTreeMap<usize, StageFigures>,
 }
 
 /// The numbers of a node, of all its tasks and partitions.
 #[derive(Default)]
 pub(super) struct NodeNumbers {
     pub(super) compute_ns: u64,
-    /// Of the compute time of the query.
+    /// Of the compute time of the query, between 0 and 1.
     pub(super) share: f64,
-    /// `None` if it does not count them.
+    /// Rows that it put out; `None` if it does not count them.
     pub(super) rows: Option<u64>,
     pub(super) read_bytes: u64,
+    /// Of its tasks and partitions, which wait side by side, the longest wait for a stage below.
     pub(super) wait_ns: u64,
     pub(super) spilled_bytes: u64,
-    pub(super) memory_bytes: u64,
 }
 
 /// The numbers of a stage, of all its tasks.
-#[derive(Default)]
 pub(super) struct StageNumbers {
     pub(super) rows: u64,
     pub(super) bytes: u64,
     pub(super) read_bytes: u64,
-    /// Of the tasks that have ended: shortest, median, longest.
+    /// Of the tasks that ran: the shortest, the median, the longest.
     pub(super) durations: Option<[u64; 3]>,
-    /// Longest to median.
+    /// The longest over the median.
     pub(super) skew: Option<f64>,
     pub(super) spilled_bytes: u64,
+    /// The longest that one of its tasks waited for what it reads.
     pub(super) wait_ns: u64,
+    /// Of the compute time of the query, between 0 and 1.
     pub(super) share: f64,
 }
 
 impl<'a> View<'a> {
     pub(super) fn of(profile: &'a QueryProfile) -> Self {
-        let mut nodes = BTreeMap::new();
-        for stage in &profile.stages {
-            for index in 0..stage.nodes.len() {
-                let numbers = NodeNumbers::of(&profile.merged_metrics(stage.id, index));
-                nodes.insert((stage.id, index), numbers);
+        let nodes = profile.operators().into_iter().map(|operator| {
+            let key = (operator.stage, operator.node);
+            let mut numbers = NodeNumbers {
+                compute_ns: operator.compute_ns,
+                share: operator.share,
+                ..NodeNumbers::default()
+            };
+            for metric in profile.merged_metrics(operator.stage, operator.node) {
+                let number = metric.value.number().unwrap_or(0);
+                match metric.name.as_str() {
+                    "output_rows" => *numbers.rows.get_or_insert(0) += number,
+                    "exchange_bytes" => numbers.read_bytes += number,
+                    "spilled_bytes" => numbers.spilled_bytes += number,
+                    _ => {}
+                }
             }
-        }
-        let compute_ns: u64 = nodes.values().map(|node| node.compute_ns).sum();
-        for node in nodes.values_mut() {
-            node.share = ratio(node.compute_ns, compute_ns);
-        }
+            let measured = profile.metrics_of(operator.stage, operator.node);
+            let waits = measured.filter(|(_, metric)| metric.name == "exchange_wait");
+            let waits = waits.filter_map(|(_, metric)| metric.value.number());
+            numbers.wait_ns = waits.max().unwrap_or(0);
+            (key, numbers)
+        });
+        let figures = profile.stage_figures().into_iter();
+        let steps = profile.critical_path().steps.into_iter().rev();
+        let critical = steps.filter_map(|step| {
+            let tasks = profile.tasks.iter();
+            // Of several attempts the last one counts.
+            tasks
+                .clone()
+                .rposition(|task| task.stage == step.stage && Some(task.task) == step.task)
+        });
         Self {
             profile,
-            nodes,
-            compute_ns,
-            findings: Vec::new(),
-            verdict: String::new(),
-            critical: Vec::new(),
+            verdict: profile.verdict(),
+            findings: profile.findings(),
+            critical: critical.collect(),
+            nodes: nodes.collect(),
+            figures: figures.map(|figures| (figures.stage, figures)).collect(),
         }
     }
 
@@ -81,78 +94,63 @@ impl<'a> View<'a> {
     }
 
     pub(super) fn stage(&self, stage: &StageProfile) -> StageNumbers {
-        let tasks = || self.profile.tasks_of(stage.id);
-        let mut durations: Vec<u64> = tasks()
-            .filter(|task| task.duration_ns > 0)
-            .map(|task| task.duration_ns)
-            .collect();
-        durations.sort_unstable();
         let nodes = || (0..stage.nodes.len()).map(|index| self.node(stage.id, index));
         let mut numbers = StageNumbers {
-            rows: tasks().map(|task| task.output_rows).sum(),
-            bytes: tasks().map(|task| task.output_bytes).sum(),
+            rows: self.profile.output_rows,
+            bytes: 0,
             read_bytes: nodes().map(|node| node.read_bytes).sum(),
             durations: None,
             skew: None,
             spilled_bytes: nodes().map(|node| node.spilled_bytes).sum(),
-            wait_ns: nodes().map(|node| node.wait_ns).sum(),
-            share: ratio(nodes().map(|node| node.compute_ns).sum(), self.compute_ns),
+            wait_ns: self.profile.coordinator_figures().wait_ns,
+            share: nodes().map(|node| node.share).sum(),
         };
-        if stage.id == 0 {
-            numbers.rows = self.profile.output_rows;
-        }
-        if let [shortest, .., longest] | [shortest @ longest] = durations[..] {
-            let median = durations[durations.len() / 2];
-            numbers.durations = Some([shortest, median, longest]);
-            numbers.skew = (durations.len() > 1).then(|| ratio(longest, median));
+        if let Some(figures) = self.figures.get(&stage.id) {
+            numbers.rows = figures.output_rows;
+            numbers.bytes = figures.output_bytes;
+            numbers.wait_ns = figures.max_wait_ns;
+            if figures.slowest_task.is_some() {
+                numbers.durations = Some([figures.min_ns, figures.median_ns, figures.max_ns]);
+            }
+            numbers.skew = figures.skew().filter(|_| figures.tasks > 1);
         }
         numbers
     }
 
-    pub(super) fn findings(&self) -> &[Finding] {
-        &self.findings
+    /// The words that flag a stage (`node` is `None`) or one of its nodes, each once.
+    pub(super) fn flags(&self, stage: usize, node: Option<usize>) -> Vec<&'static str> {
+        let here = |finding: &&Finding| finding.stage == Some(stage) && finding.node == node;
+        words(self.findings.iter().filter(here))
     }
 
-    /// The words to flag a stage (`node` is `None`) or one of its nodes with, each once.
-    pub(super) fn flags(&self, stage: usize, node: Option<usize>) -> Vec<&str> {
-        let mut words = Vec::new();
-        for finding in &self.findings {
-            let here = finding.stage == Some(stage) && finding.node == node;
-            if here && !words.contains(&finding.word.as_str()) {
-                words.push(finding.word.as_str());
-            }
-        }
-        words
+    /// The words that flag a task, each once.
+    pub(super) fn task_flags(&self, task: &TaskProfile) -> Vec<&'static str> {
+        let here = |finding: &&Finding| {
+            finding.stage == Some(task.stage) && finding.task == Some(task.task)
+        };
+        words(self.findings.iter().filter(here))
     }
 
-    pub(super) fn sum(&self, of: impl Fn(&NodeNumbers) -> u64) -> u64 {
-        self.nodes.values().map(of).sum()
+    /// Most memory that the query can have held at once, as far as its nodes measured that.
+    pub(super) fn peak_memory_bytes(&self) -> u64 {
+        let stages = self.figures.values().map(|stage| stage.peak_memory_bytes);
+        stages.sum::<u64>() + self.profile.coordinator_figures().peak_memory_bytes
+    }
+
+    pub(super) fn spilled_bytes(&self) -> u64 {
+        self.nodes.values().map(|node| node.spilled_bytes).sum()
     }
 }
 
-impl NodeNumbers {
-    fn of(metrics: &[Metric]) -> Self {
-        let mut numbers = Self::default();
-        for metric in metrics {
-            let Some(number) = metric.value.number() else {
-                continue;
-            };
-            match metric.name.as_str() {
-                "elapsed_compute" => numbers.compute_ns += number,
-                "output_rows" => *numbers.rows.get_or_insert(0) += number,
-                "exchange_bytes" => numbers.read_bytes += number,
-                "exchange_wait" => numbers.wait_ns += number,
-                "spilled_bytes" => numbers.spilled_bytes += number,
-                _ if matches!(metric.value, Value::Gauge { .. })
-                    && metric.of == MetricKind::Bytes =>
-                {
-                    numbers.memory_bytes = numbers.memory_bytes.max(number);
-                }
-                _ => {}
-            }
+fn words<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<&'static str> {
+    let mut words = Vec::new();
+    for finding in findings {
+        let word = finding.kind.as_str();
+        if !words.contains(&word) {
+            words.push(word);
         }
-        numbers
     }
+    words
 }
 
 pub(super) fn ratio(part: u64, whole: u64) -> f64 {
@@ -204,10 +202,10 @@ pub(super) fn gist(node: &NodeProfile) -> String {
     if let Some(stage) = node.reads {
         return format!("reads stage {stage}");
     }
-    let details = node.details();
-    if let Some(path) = first_file(details) {
-        return path;
+    if let Some(table) = node.table() {
+        return table.to_owned();
     }
+    let details = node.details();
     // What comes first is usually what matters, and its name says little: `mode=Partial`.
     match details.split_once('=') {
         Some((key, rest)) if key.chars().all(|c| c.is_ascii_lowercase() || c == '_') => {
@@ -215,19 +213,6 @@ pub(super) fn gist(node: &NodeProfile) -> String {
         }
         _ => details.to_owned(),
     }
-}
-
-/// The table behind a scan, as far as paths tell: of `data/orders/part-0.parquet`, `orders`.
-fn first_file(details: &str) -> Option<String> {
-    let (_, groups) = details.split_once("file_groups=")?;
-    let path = groups.split("[[").nth(1)?;
-    let path = path.split([',', ']']).next()?;
-    let mut parts = path.rsplit('/');
-    let file = parts.next()?.split(':').next()?;
-    let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
-    let generic = stem.chars().any(|c| c.is_ascii_digit());
-    let name = parts.next().filter(|_| generic).unwrap_or(stem);
-    Some(name.to_owned())
 }
 
 /// A text cut to so many characters, the last of them an ellipsis if anything is missing.

@@ -2,8 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::layout::{FLAG_ROW, HEADER, Layout, NODE_HEIGHT, NODE_WIDTH, PADDING, Place};
-use crate::report::numbers;
+use super::layout::{FLAG_ROW, HEADER, Layout, NODE_HEIGHT, NODE_WIDTH, Place};
+use crate::numbers;
 use crate::report::view::{self, View};
 use crate::{NodeProfile, StageProfile};
 
@@ -27,8 +27,10 @@ pub(in crate::report) fn draw(view: &View<'_>) -> Markup {
             svg #plan-svg viewBox={ "0 0 " (width) " " (height) } width=(width) height=(height)
                 role="group" aria-label="The plan, with the result on top" {
                 @for stage in &profile.stages { (stage_box(view, &layout, stage)) }
-                @for stage in &profile.stages {
-                    @for index in 0..stage.nodes.len() { (edges(view, &layout, stage, index)) }
+                g aria-hidden="true" {
+                    @for stage in &profile.stages {
+                        @for index in 0..stage.nodes.len() { (edges(view, &layout, stage, index)) }
+                    }
                 }
                 @for stage in &profile.stages {
                     @for (index, node) in stage.nodes.iter().enumerate() {
@@ -47,7 +49,7 @@ fn legend() -> Markup {
             span { "Rows flow upward. Share of compute time:" }
             span.scale {
                 @for (step, end) in STEPS.iter().enumerate() {
-                    span.step { i.swatch.{ "h" (step) } {} " <" (end * 100.0) " %" }
+                    span.step { i.swatch.{ "h" (step) } {} " < " (end * 100.0) " %" }
                 }
                 span.step { i.swatch.{ "h" (STEPS.len()) } {} " more" }
             }
@@ -57,6 +59,8 @@ fn legend() -> Markup {
     }
 }
 
+/// Texts stand beside what they are written on: its label says the same, in words that make sense
+/// when they are heard.
 fn stage_box(view: &View<'_>, layout: &Layout, stage: &StageProfile) -> Markup {
     let Some(at) = layout.stages.get(&stage.id) else {
         return html! {};
@@ -72,17 +76,22 @@ fn stage_box(view: &View<'_>, layout: &Layout, stage: &StageProfile) -> Markup {
         spoken(&flags),
     );
     let id = view::stage_id(stage.id);
+    // Above its root and not at the corners: those of a wide box may be out of sight.
+    let middle = layout.nodes[&(stage.id, 0)].x;
+    let (left, right) = (middle - NODE_WIDTH / 2, middle + NODE_WIDTH / 2);
     html! {
         a.stage.(view::stage_class(stage.id)) href={ "#" (id) } data-stage=(stage.id) role="button"
             aria-label=(label) {
             rect.box x=(at.x) y=(at.y) width=(at.width) height=(at.height) rx="8" {}
             rect.stripe x=(at.x) y=(at.y + 8) width="4" height=(at.height - 16) {}
-            text.title x=(at.x + PADDING) y=(at.y + 18) { (name) }
-            text.count x=(at.x + at.width - PADDING) y=(at.y + 18) { (tasks) }
-            @for (slot, word) in flags.iter().enumerate() {
-                @let y = at.y + HEADER - 4 + FLAG_ROW * (slot as i32 / 2);
-                (flag(word, slot, at.x + PADDING, at.x + at.width - PADDING, y))
-            }
+        }
+        g.says aria-hidden="true" {
+                text.title x=(left) y=(at.y + 18) { (name) }
+                text.count x=(right) y=(at.y + 18) { (tasks) }
+                @for (slot, word) in flags.iter().enumerate() {
+                    @let y = at.y + HEADER - 4 + FLAG_ROW * (slot as i32 / 2);
+                    (flag(word, slot, left, right, y))
+                }
         }
     }
 }
@@ -119,8 +128,6 @@ fn flag(word: &str, slot: usize, left: i32, right: i32, y: i32) -> Markup {
 fn operator(view: &View<'_>, at: Place, stage: usize, index: usize, node: &NodeProfile) -> Markup {
     let numbers = view.node(stage, index);
     let share = numbers::share(numbers.share);
-    let time = numbers::nanos(numbers.compute_ns);
-    let measured = numbers.compute_ns > 0;
     let rows = numbers.rows.map(numbers::count);
     let flags = view.flags(stage, Some(index));
     let label = format!(
@@ -139,18 +146,24 @@ fn operator(view: &View<'_>, at: Place, stage: usize, index: usize, node: &NodeP
     let id = view::node_id(stage, index);
     let (left, right) = (10, NODE_WIDTH - 10);
     html! {
-        a.op.{ "h" (step(numbers.share)) } href={ "#" (id) } data-op={ (stage) "-" (index) } role="button"
-            aria-label=(label) transform={ "translate(" (at.x - NODE_WIDTH / 2) " " (at.y) ")" } {
-            title { (exact) }
-            rect.box width=(NODE_WIDTH) height=(NODE_HEIGHT) rx="5" {}
-            text.name x=(left) y="18" { (view::cut(&node.name, NAME_LETTERS)) }
-            text.gist x=(left) y="34" { (view::cut(&view::gist(node), GIST_LETTERS)) }
-            @if measured {
-                text x=(left) y="50" { (time) }
-                text.end x=(right) y="50" { (share) }
+        g transform={ "translate(" (at.x - NODE_WIDTH / 2) " " (at.y) ")" } {
+            a.op.{ "h" (step(numbers.share)) } href={ "#" (id) } data-op={ (stage) "-" (index) } role="button"
+                aria-label=(label) {
+                title { (exact) }
+                rect.box width=(NODE_WIDTH) height=(NODE_HEIGHT) rx="5" {}
             }
-            @for (slot, word) in flags.iter().take(2).enumerate() {
-                (flag(word, slot, left, right, NODE_HEIGHT - 6))
+            g.says aria-hidden="true" {
+                text.name x=(left) y="18" { (view::cut(&node.name, NAME_LETTERS)) }
+                text.gist x=(left) y="34" { (view::cut(&view::gist(node), GIST_LETTERS)) }
+                @if numbers.wait_ns > 0 {
+                    text x=(left) y="50" { "waited " (numbers::nanos(numbers.wait_ns)) }
+                } @else if numbers.compute_ns > 0 {
+                    text x=(left) y="50" { (numbers::nanos(numbers.compute_ns)) }
+                    text.end x=(right) y="50" { (share) }
+                }
+                @for (slot, word) in flags.iter().take(2).enumerate() {
+                    (flag(word, slot, left, right, NODE_HEIGHT - 6))
+                }
             }
         }
     }

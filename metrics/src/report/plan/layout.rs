@@ -14,7 +14,7 @@ pub(super) const NODE_HEIGHT: i32 = 60;
 const NODE_GAP: i32 = 36;
 /// Between nodes side by side; more than twice the padding, so that their boxes do not touch.
 const STRIP_GAP: i32 = 40;
-pub(super) const PADDING: i32 = 12;
+const PADDING: i32 = 12;
 /// The band at the top of a box that names the stage.
 pub(super) const HEADER: i32 = 28;
 /// A row of flags under the name.
@@ -172,5 +172,112 @@ impl<F: Fn(usize) -> i32> Tree<'_, F> {
             height: bottom - top,
         };
         self.layout.stages.insert(stage.id, at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A stage of joins all down to `depth`, whose leaves read the stages that are left of `next`.
+    fn stage(depth: usize, next: &mut usize, all: &mut Vec<Value>) -> usize {
+        let mut nodes = Vec::new();
+        grow(0, depth, None, &mut nodes);
+        let leaves: Vec<usize> = (0..nodes.len())
+            .filter(|&at| nodes[at]["depth"] == depth)
+            .collect();
+        for leaf in leaves {
+            if depth > 1 {
+                nodes[leaf]["reads"] = json!(stage(depth - 1, next, all));
+            }
+        }
+        *next += 1;
+        all.push(json!({ "id": *next, "tasks": 1, "nodes": nodes,
+            "boundary": { "kind": "shuffle", "name": "NetworkShuffleExec" } }));
+        *next
+    }
+
+    fn grow(depth: usize, to: usize, parent: Option<usize>, nodes: &mut Vec<Value>) {
+        let index = nodes.len();
+        nodes.push(json!({ "depth": depth, "parent": parent, "name": "Node", "text": "Node" }));
+        // Lopsided: every second join has but one side.
+        for _ in 0..if depth == to { 0 } else { 1 + index % 2 } {
+            grow(depth + 1, to, Some(index), nodes);
+        }
+    }
+
+    fn profile(depth: usize) -> QueryProfile {
+        let mut stages = Vec::new();
+        let last = stage(depth, &mut 0, &mut stages);
+        stages.insert(
+            0,
+            json!({ "id": 0, "tasks": 0, "nodes": [
+            { "depth": 0, "name": "Node", "text": "Node", "reads": last } ] }),
+        );
+        let profile = json!({ "format": "flightpath-profile", "version": 1, "status": "planned",
+            "duration_ns": 0, "output_rows": 0, "workers": [], "tasks": [], "coordinator": [[]],
+            "stages": stages });
+        QueryProfile::from_json(&profile.to_string()).unwrap()
+    }
+
+    fn meet(one: &StageBox, other: &StageBox) -> bool {
+        one.x < other.x + other.width
+            && other.x < one.x + one.width
+            && one.y < other.y + other.height
+            && other.y < one.y + one.height
+    }
+
+    #[test]
+    fn boxes_never_meet_and_hold_their_nodes() {
+        for depth in 1..=4 {
+            let profile = profile(depth);
+            let layout = Layout::of(&profile, |stage| (stage % 3) as i32);
+            let boxes: Vec<&StageBox> = layout.stages.values().collect();
+            assert_eq!(boxes.len(), profile.stages.len());
+            for (index, one) in boxes.iter().enumerate() {
+                assert!(one.x >= 0 && one.x + one.width <= layout.width);
+                assert!(one.y >= 0 && one.y + one.height <= layout.height);
+                let met = boxes[index + 1..].iter().find(|other| meet(one, other));
+                assert!(met.is_none(), "{one:?} meets {met:?}");
+            }
+            for ((stage, node), place) in &layout.nodes {
+                let at = &layout.stages[stage];
+                let (left, right) = (place.x - NODE_WIDTH / 2, place.x + NODE_WIDTH / 2);
+                assert!(
+                    at.x < left && right < at.x + at.width,
+                    "{stage}.{node} sticks out"
+                );
+                assert!(at.y < place.y && place.bottom() < at.y + at.height);
+            }
+        }
+    }
+
+    #[test]
+    fn nodes_of_a_stage_do_not_overlap_and_stand_below_their_readers() {
+        let profile = profile(4);
+        let layout = Layout::of(&profile, |_| 0);
+        for stage in &profile.stages {
+            let at = |index: usize| layout.nodes[&(stage.id, index)];
+            for (index, node) in stage.nodes.iter().enumerate() {
+                if let Some(parent) = node.parent {
+                    assert!(at(parent).bottom() < at(index).y);
+                }
+                if let Some(read) = node.reads {
+                    assert_eq!(layout.nodes[&(read, 0)].x, at(index).x);
+                    assert!(at(index).bottom() < layout.stages[&read].y);
+                }
+                for other in 0..index {
+                    let apart = (at(other).x - at(index).x).abs() >= NODE_WIDTH;
+                    assert!(
+                        apart || at(other).y != at(index).y,
+                        "{other} overlaps {index}"
+                    );
+                }
+            }
+        }
     }
 }
