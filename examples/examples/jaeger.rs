@@ -5,20 +5,22 @@
 //! ```
 
 use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::path::Path;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Parser;
 use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
-use flightpath_core::SessionStateBuilderExt;
+use flightpath_core::{Coordinator, QuerySpan, SessionStateBuilderExt, StaticWorkers, Timeout};
+use flightpath_examples::{end_tracing, stop_signal};
+use flightpath_metrics::export::{self, MetricsExport, MetricsServer};
 use flightpath_testkit::{Cluster, cli, tpch};
 use flightpath_tracing_bridge::{
     OtlpSettings, Role, TracedSql, TracingHooks, init, init_tree, trace_id,
 };
-use tracing::Instrument;
 
 const SQL: &str = "
     SELECT n_name AS nation, count(*) AS late_lines
@@ -31,58 +33,158 @@ const SQL: &str = "
     ORDER BY late_lines DESC, nation
     LIMIT 5";
 
+/// Runs a query on several workers, and shows its trace: in Jaeger if OTEL_EXPORTER_OTLP_ENDPOINT
+/// names it, or else drawn here.
+#[derive(Parser)]
+struct Args {
+    /// Where workers listen, with commas between; without it, three are started in this process.
+    /// Workers must see the data under the same path.
+    #[arg(
+        long,
+        env = "FLIGHTPATH_WORKERS",
+        value_name = "URL",
+        value_delimiter = ','
+    )]
+    workers: Vec<String>,
+
+    /// The folder that holds tables, or is to hold them.
+    #[arg(
+        long,
+        env = "FLIGHTPATH_DATA",
+        value_name = "DIR",
+        default_value = "data"
+    )]
+    data: PathBuf,
+
+    /// Run it again and again, with this much time between, such as 60s.
+    #[arg(long, value_name = "TIME")]
+    every: Option<Timeout>,
+
+    /// Serve metrics to Prometheus there, to whoever reaches it; port 0 takes any that is free.
+    #[arg(long, value_name = "IP:PORT")]
+    metrics_listen: Option<SocketAddr>,
+}
+
 #[tokio::main]
 async fn main() {
-    cli::exit_on_error(run().await);
+    cli::exit_on_error(run(Args::parse()).await);
 }
 
-async fn run() -> Result<()> {
-    let endpoint = OtlpSettings::from_env(Role::Coordinator)?;
-    let Some(endpoint) = endpoint.endpoint() else {
+async fn run(args: Args) -> Result<()> {
+    let settings = OtlpSettings::from_env(Role::Coordinator)?;
+    if settings.endpoint().is_none() && !settings.console() {
         let (telemetry, tree) = init_tree()?;
-        query().await?;
+        let setup = Setup::new(&args).await?;
+        setup.query().await?;
+        setup.stop().await?;
         telemetry.shutdown().await;
         println!("\n{tree}");
+        if !args.workers.is_empty() {
+            println!("What workers do is in their own processes, and not drawn here.");
+        }
         println!("To see it in Jaeger, set OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4317");
         return Ok(());
-    };
+    }
+    let stop = stop_signal()?;
     let telemetry = init(Role::Coordinator)?;
-    let trace = query().await?;
-    let summary = telemetry.shutdown().await;
-    let (sent, failed, dropped) = (summary.sent, summary.failed, summary.dropped);
-    println!("\nspans: {sent} sent to {endpoint}, {failed} failed, {dropped} dropped");
-    println!("trace: {}", jaeger_link(endpoint, &trace).unwrap_or(trace));
-    Ok(())
+    let setup = Setup::new(&args).await?;
+    let endpoint = settings.endpoint().unwrap_or_default();
+    let asking = async {
+        loop {
+            let trace = setup.query().await?;
+            println!("trace: {}", jaeger_link(endpoint, &trace).unwrap_or(trace));
+            match args.every {
+                Some(time) => tokio::time::sleep(time.0).await,
+                None => return Ok(()),
+            }
+        }
+    };
+    let asked = tokio::select! {
+        asked = asking => asked,
+        _ = stop => Ok(()),
+    };
+    setup.stop().await?;
+    end_tracing(telemetry).await;
+    asked
 }
 
-/// Runs the query, and returns the id of its trace.
-async fn query() -> Result<String> {
-    let hooks = Arc::new(TracingHooks::from_env()?);
-    let worker_hooks = Arc::clone(&hooks);
-    let cluster = Cluster::start_with(3, |worker| worker.with_hooks(worker_hooks.clone())).await?;
-    let state = SessionStateBuilder::new()
-        .with_default_features()
-        .with_flightpath(cluster.coordinator()?.with_hooks(hooks))
-        .build();
-    let ctx = SessionContext::new_with_state(state);
-    let data = Path::new("data/tpch-0.1");
-    let made = tokio::task::spawn_blocking(move || tpch::ensure(data, 0.1, true));
-    made.await
-        .map_err(|error| exec_datafusion_err!("{error}"))??;
-    tpch::register(&ctx, data).await?;
-
-    let caller = tracing::info_span!("example");
-    let trace = trace_id(&caller);
-    let shown = async { ctx.traced_sql(SQL).await?.show().await };
-    shown.instrument(caller).await?;
-    cluster.stop().await?;
-    let off = "nothing is traced: the sampler says no";
-    Ok(trace.unwrap_or_else(|| off.to_string()))
+/// A session with tables, and the workers that are its own.
+struct Setup {
+    ctx: SessionContext,
+    cluster: Option<Cluster>,
+    metrics: MetricsExport,
+    scraped: Option<MetricsServer>,
 }
 
-/// Where Jaeger shows the trace, if it is Jaeger that answers beside the endpoint.
+impl Setup {
+    async fn new(args: &Args) -> Result<Self> {
+        let hooks = Arc::new(TracingHooks::from_env()?);
+        let metrics = MetricsExport::from_env(export::Role::Coordinator)?;
+        let mut scraped = None;
+        if let Some(address) = args.metrics_listen {
+            let endpoint = metrics.serve(address, true).await?;
+            println!("metrics at {}", endpoint.url());
+            scraped = Some(endpoint);
+        }
+        let (coordinator, cluster) = if args.workers.is_empty() {
+            let hooks = Arc::clone(&hooks);
+            let cluster = Cluster::start_with(3, |worker| worker.with_hooks(hooks.clone())).await?;
+            (cluster.coordinator()?, Some(cluster))
+        } else {
+            (Coordinator::new(StaticWorkers::new(&args.workers)?), None)
+        };
+        let state = SessionStateBuilder::new()
+            .with_default_features()
+            .with_flightpath(coordinator.with_hooks(hooks).with_hooks(metrics.hooks()))
+            .build();
+        let ctx = SessionContext::new_with_state(state);
+        let data = args.data.join("tpch-0.1");
+        let tables: &Path = &data;
+        let made = {
+            let data = data.clone();
+            tokio::task::spawn_blocking(move || tpch::ensure(&data, 0.1, true))
+        };
+        made.await
+            .map_err(|error| exec_datafusion_err!("{error}"))??;
+        tpch::register(&ctx, tables).await?;
+        Ok(Self {
+            ctx,
+            cluster,
+            metrics,
+            scraped,
+        })
+    }
+
+    /// Runs the query, and returns the id of its trace.
+    async fn query(&self) -> Result<String> {
+        let frame = self.ctx.traced_sql(SQL).await?;
+        let query = frame
+            .task_ctx()
+            .session_config()
+            .get_extension::<QuerySpan>();
+        let trace = query.and_then(|query| trace_id(query.span()));
+        frame.show().await?;
+        Ok(trace.unwrap_or_else(|| "none, the sampler says no".to_string()))
+    }
+
+    async fn stop(self) -> Result<()> {
+        if let Some(cluster) = self.cluster {
+            cluster.stop().await?;
+        }
+        if let Some(endpoint) = self.scraped {
+            endpoint.shutdown().await?;
+        }
+        self.metrics.shutdown().await;
+        Ok(())
+    }
+}
+
+/// Where Jaeger shows the trace: at JAEGER_URL, or if it is Jaeger that answers beside the endpoint.
 fn jaeger_link(endpoint: &str, trace: &str) -> Option<String> {
     const WAIT: Duration = Duration::from_secs(1);
+    if let Ok(jaeger) = std::env::var("JAEGER_URL") {
+        return Some(format!("{}/trace/{trace}", jaeger.trim_end_matches('/')));
+    }
     let (_, host) = endpoint.split_once("://")?;
     let host = host.split([':', '/']).next()?;
     let address = (host, 16686).to_socket_addrs().ok()?.next()?;

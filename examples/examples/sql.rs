@@ -4,30 +4,37 @@ use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::arrow::{csv, json};
-use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::options::ArrowReadOptions;
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::prelude::{CsvReadOptions, JsonReadOptions, SessionContext};
-use flightpath_core::{Coordinator, SessionStateBuilderExt, StaticWorkers};
+use datafusion::prelude::{CsvReadOptions, DataFrame, JsonReadOptions, SessionContext};
+use flightpath_core::{Coordinator, QuerySpan, SessionStateBuilderExt, StaticWorkers};
+use flightpath_examples::{end_tracing, init_tracing};
 use flightpath_metrics::{Progress, QueryProfile, progress};
 use flightpath_testkit::cli;
 use flightpath_testkit::statements::{self, Planned};
 use flightpath_testkit::tables::register_parquet;
+use flightpath_tracing_bridge::{Role, TracedSql, TracingHooks, trace_id};
+use futures::future::ready;
 use futures::{Stream, StreamExt, TryStreamExt};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
-use tracing_subscriber::filter::LevelFilter;
+use tokio::time::timeout;
+
+/// How long the workers of an interrupted query may take to stop.
+const STOPPING: Duration = Duration::from_secs(10);
 
 /// Runs SQL on workers and prints the answers.
 ///
 /// Try `EXPLAIN SELECT ...` to see how a query is cut into stages, and `EXPLAIN ANALYZE` to see
-/// what each task did. Workers must see the tables' files under the same paths.
+/// what each task did. Workers must see the tables' files under the same paths. With
+/// OTEL_EXPORTER_OTLP_ENDPOINT set, a trace of each query is sent there, and its id is on stderr.
 #[derive(Parser)]
 struct Args {
     /// Where workers listen, such as http://127.0.0.1:50051.
@@ -83,14 +90,24 @@ impl FromStr for TableArg {
 
 #[tokio::main]
 async fn main() {
-    cli::init_logging(LevelFilter::WARN);
-    cli::exit_on_error(run(Args::parse()).await);
+    let args = Args::parse();
+    cli::exit_on_error(
+        async {
+            let telemetry = init_tracing(Role::Coordinator)?;
+            let ran = run(args).await;
+            end_tracing(telemetry).await;
+            ran
+        }
+        .await,
+    );
 }
 
 async fn run(args: Args) -> Result<()> {
+    let coordinator = Coordinator::new(StaticWorkers::new(args.workers)?)
+        .with_hooks(Arc::new(TracingHooks::from_env()?));
     let state = SessionStateBuilder::new()
         .with_default_features()
-        .with_flightpath(Coordinator::new(StaticWorkers::new(args.workers)?))
+        .with_flightpath(coordinator)
         .build();
     let ctx = SessionContext::new_with_state(state);
     for table in &args.tables {
@@ -104,18 +121,27 @@ async fn run(args: Args) -> Result<()> {
     };
     for statement in statements::split(&sql)? {
         let text = statement.to_string();
-        let planned = statements::plan(&ctx, statement).await?;
+        let frame = ctx.traced_statement(statement).await?;
+        let trace = trace_of(&frame);
+        if let Some(id) = &trace {
+            eprintln!("trace: {id}");
+        }
+        let planned = statements::plan_frame(frame).await?;
         let rows = followed(&planned).await;
         // Of a query that failed, the profile is wanted most.
         if let Some(file) = &args.profile {
-            keep_profile(&planned.plan, text, file)?;
+            let mut profile = QueryProfile::of(&planned.plan)?.with_sql(text);
+            if let Some(id) = trace {
+                profile = profile.with_trace_id(id);
+            }
+            keep(&profile, file)?;
         }
         print(planned.plan.schema(), rows?, args.format)?;
     }
     Ok(())
 }
 
-/// Runs a statement, with a bar of its tasks if somebody is there to see it.
+/// Runs a statement, with a bar of its tasks if somebody is there to see it. Ctrl-C stops it.
 async fn followed(planned: &Planned) -> Result<Vec<RecordBatch>> {
     let rows = planned.stream()?;
     let drawn = async {
@@ -123,9 +149,20 @@ async fn followed(planned: &Planned) -> Result<Vec<RecordBatch>> {
             draw(progress).await;
         }
     };
-    // The bar ends with the query; one that fails early may leave it behind.
-    let (rows, ()) = tokio::join!(rows.try_collect(), drawn);
-    rows
+    let all = async {
+        // The bar ends with the query; one that fails early may leave it behind.
+        let (rows, ()) = tokio::join!(rows.try_collect(), drawn);
+        rows
+    };
+    tokio::select! {
+        rows = all => return rows,
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    // Its tasks are being stopped, and have something to report.
+    if let Some(ending) = progress(&planned.plan) {
+        let _late = timeout(STOPPING, ending.for_each(|_| ready(()))).await;
+    }
+    exec_err!("interrupted")
 }
 
 /// indicatif draws on stderr, and only if that is a terminal.
@@ -148,8 +185,7 @@ async fn draw(mut progress: impl Stream<Item = Progress> + Unpin) {
     bar.finish_and_clear();
 }
 
-fn keep_profile(plan: &Arc<dyn ExecutionPlan>, sql: String, file: &Path) -> Result<()> {
-    let profile = QueryProfile::of(plan)?.with_sql(sql);
+fn keep(profile: &QueryProfile, file: &Path) -> Result<()> {
     let json = profile
         .to_json()
         .map_err(|error| DataFusionError::External(error.into()))?;
@@ -157,6 +193,13 @@ fn keep_profile(plan: &Arc<dyn ExecutionPlan>, sql: String, file: &Path) -> Resu
         .map_err(|error| exec_datafusion_err!("cannot write {}: {error}", file.display()))?;
     eprintln!("{}", profile.text().for_output(&std::io::stderr()));
     Ok(())
+}
+
+/// The id of the trace that a query is about to have.
+fn trace_of(frame: &DataFrame) -> Option<String> {
+    let task = frame.task_ctx();
+    let query = task.session_config().get_extension::<QuerySpan>()?;
+    trace_id(query.span())
 }
 
 fn from_stdin() -> Result<String> {

@@ -1,14 +1,18 @@
 //! A worker in a process of its own; start as many as there are machines.
+//!
+//! With OTEL_EXPORTER_OTLP_ENDPOINT set, its part of each query's trace is sent there.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
 use datafusion::common::Result;
 use flightpath_core::{Worker, WorkerServer};
-use flightpath_metrics::export::{MetricsExport, Role};
+use flightpath_examples::{end_tracing, init_tracing, stop_signal};
+use flightpath_metrics::export;
 use flightpath_testkit::cli;
-use tracing_subscriber::filter::LevelFilter;
+use flightpath_tracing_bridge::{Role, TracingHooks};
 
 /// Runs tasks of distributed queries until it is told to stop (SIGTERM or Ctrl-C).
 #[derive(Parser)]
@@ -34,15 +38,18 @@ struct Args {
 
 #[tokio::main]
 async fn main() {
-    cli::init_logging(LevelFilter::WARN);
     cli::exit_on_error(run(Args::parse()).await);
 }
 
 async fn run(args: Args) -> Result<()> {
+    let telemetry = init_tracing(Role::Worker)?;
     // Asked for before anything is said to listen: from then on a signal is never lost.
     let stop = stop_signal()?;
-    let metrics = MetricsExport::from_env(Role::Worker)?;
-    let worker = Worker::builder().with_hooks(metrics.hooks()).build();
+    let metrics = export::MetricsExport::from_env(export::Role::Worker)?;
+    let worker = Worker::builder()
+        .with_hooks(Arc::new(TracingHooks::from_env()?))
+        .with_hooks(metrics.hooks())
+        .build();
     let server = WorkerServer::bind(args.listen, worker, args.insecure).await?;
     println!("listening on {}", server.url());
     let mut scraped = None;
@@ -67,30 +74,6 @@ async fn run(args: Args) -> Result<()> {
         endpoint.shutdown().await?;
     }
     metrics.shutdown().await;
+    end_tracing(telemetry).await;
     Ok(())
-}
-
-/// Ends with the name of the signal that came.
-#[cfg(unix)]
-fn stop_signal() -> Result<impl Future<Output = &'static str>> {
-    use tokio::signal::unix::{SignalKind, signal};
-
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
-        }
-    })
-}
-
-/// Ends with the name of the signal that came.
-#[cfg(windows)]
-fn stop_signal() -> Result<impl Future<Output = &'static str>> {
-    let mut interrupt = tokio::signal::windows::ctrl_c()?;
-    Ok(async move {
-        interrupt.recv().await;
-        "Ctrl-C"
-    })
 }

@@ -1,9 +1,67 @@
-//! What the example programs share: tables of stages, and numbers for people to read.
+//! What the example programs share: how they are traced and stopped, tables of stages, and numbers
+//! for people to read.
 
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
+use datafusion::common::Result;
 use flightpath_core::StageSummary;
+use flightpath_testkit::cli;
+use flightpath_tracing_bridge::{Role, Telemetry, init};
+use tracing_subscriber::filter::LevelFilter;
+
+/// Sends spans to where the `OTEL_*` variables say, and shows warnings on stderr.
+///
+/// # Errors
+/// If a variable has a value that is unknown.
+pub fn init_tracing(role: Role) -> Result<Telemetry> {
+    let telemetry = init(role)?;
+    if !telemetry.is_exporting() {
+        cli::init_logging(LevelFilter::WARN);
+    }
+    Ok(telemetry)
+}
+
+/// Sends the last spans, and says on stderr what became of them all.
+pub async fn end_tracing(telemetry: Telemetry) {
+    if !telemetry.is_exporting() {
+        return;
+    }
+    let summary = telemetry.shutdown().await;
+    let (sent, failed, dropped) = (summary.sent, summary.failed, summary.dropped);
+    eprintln!("spans: {sent} sent, {failed} failed, {dropped} dropped");
+}
+
+/// Waits for SIGTERM or Ctrl-C, and ends with the name of what came. From this call on none is lost.
+///
+/// # Errors
+/// If signals cannot be listened to.
+#[cfg(unix)]
+pub fn stop_signal() -> Result<impl Future<Output = &'static str>> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        }
+    })
+}
+
+/// Waits for SIGTERM or Ctrl-C, and ends with the name of what came. From this call on none is lost.
+///
+/// # Errors
+/// If signals cannot be listened to.
+#[cfg(windows)]
+pub fn stop_signal() -> Result<impl Future<Output = &'static str>> {
+    let mut interrupt = tokio::signal::windows::ctrl_c()?;
+    Ok(async move {
+        interrupt.recv().await;
+        "Ctrl-C"
+    })
+}
 
 /// One row for each stage of a query: its tasks, what they sent, and how long they took.
 pub fn stage_table(stages: &[StageSummary]) -> Table {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::Result;
+use datafusion::dataframe::DataFrame;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::LexOrdering;
@@ -32,8 +33,12 @@ pub struct Planned {
 /// then is an answer without columns.
 pub async fn plan(ctx: &SessionContext, statement: Statement) -> Result<Planned> {
     let logical = ctx.state().statement_to_plan(statement).await?;
-    let sort_keys = sort_keys(&logical);
-    let frame = ctx.execute_logical_plan(logical).await?;
+    plan_frame(ctx.execute_logical_plan(logical).await?).await
+}
+
+/// Plans what a data frame asks for.
+pub async fn plan_frame(frame: DataFrame) -> Result<Planned> {
+    let sort_keys = sort_keys(frame.logical_plan());
     let task = Arc::new(frame.task_ctx());
     let plan = frame.create_physical_plan().await?;
     Ok(Planned {

@@ -11,6 +11,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::Statement;
 use flightpath_core::{
     DistributedExec, FlightpathConfig, QuerySpan, TraceDetail, TraceOptions, TransparentWrapper,
     transparent_execution_plan,
@@ -34,47 +35,73 @@ pub trait TracedSql {
     /// # Errors
     /// Those of [`SessionContext::sql`]; they are on the span as well.
     async fn traced_sql(&self, text: &str) -> Result<DataFrame>;
+
+    /// [`traced_sql`](Self::traced_sql) for SQL that has been parsed.
+    ///
+    /// # Errors
+    /// Those of planning; they are on the span as well.
+    async fn traced_statement(&self, statement: Statement) -> Result<DataFrame>;
 }
 
 #[async_trait]
 impl TracedSql for SessionContext {
     async fn traced_sql(&self, text: &str) -> Result<DataFrame> {
-        let query = QuerySpan::open();
-        let state = self.state();
-        let config = FlightpathConfig::of(state.config_options());
-        if config.trace_sql {
-            query.span().record("db.query.text", text);
-        }
-        let spans = Planning {
-            plan: tracing::info_span!(parent: query.span(), "plan"),
-            query,
-        };
-        let planned = plan(self, state, text, &config, &spans).await;
-        planned.inspect_err(|error| spans.query.failed(error))
+        let asked = Asked::new(self, || text.to_string());
+        let dialect = asked.state.config_options().sql_parser.dialect;
+        let statement = asked.state.sql_to_statement(text, &dialect);
+        asked.plan(self, statement).await
+    }
+
+    async fn traced_statement(&self, statement: Statement) -> Result<DataFrame> {
+        let asked = Asked::new(self, || statement.to_string());
+        asked.plan(self, Ok(statement)).await
     }
 }
 
-async fn plan(
-    ctx: &SessionContext,
-    mut state: SessionState,
-    text: &str,
-    config: &FlightpathConfig,
-    spans: &Planning,
-) -> Result<DataFrame> {
-    let logical = state.create_logical_plan(text);
-    let logical = logical.instrument(spans.plan.clone()).await;
-    let logical = logical.inspect_err(|error| spans.failed(error))?;
-    let query = spans.query.clone();
-    if let LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) = logical {
-        let changed = ctx.execute_logical_plan(logical);
-        return changed.instrument(query.span().clone()).await;
+/// A query that has been asked, and not planned.
+struct Asked {
+    state: SessionState,
+    config: FlightpathConfig,
+    spans: Planning,
+}
+
+impl Asked {
+    fn new(ctx: &SessionContext, text: impl FnOnce() -> String) -> Self {
+        let query = QuerySpan::open();
+        let state = ctx.state();
+        let config = FlightpathConfig::of(state.config_options());
+        if config.trace_sql && is_sampled(query.span()) {
+            query.span().record("db.query.text", text());
+        }
+        let plan = tracing::info_span!(parent: query.span(), "plan");
+        Self {
+            state,
+            config,
+            spans: Planning { query, plan },
+        }
     }
-    let extension = Arc::new(query.clone());
-    state.config_mut().set_extension(extension);
-    let trace = config.trace_options();
-    let budget = config.trace_span_budget;
-    let finish = move |plan| in_query(plan, trace, budget, &query);
-    Ok(DataFrame::new(spans.session(state, trace, finish), logical))
+
+    async fn plan(self, ctx: &SessionContext, statement: Result<Statement>) -> Result<DataFrame> {
+        let Self {
+            mut state,
+            config,
+            spans,
+        } = self;
+        let planning = async { state.statement_to_plan(statement?).await };
+        let planned = planning.instrument(spans.plan.clone()).await;
+        let logical = planned.inspect_err(|error| spans.failed(error))?;
+        let query = spans.query.clone();
+        if let LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) = logical {
+            let changed = ctx.execute_logical_plan(logical);
+            let changed = changed.instrument(query.span().clone()).await;
+            return changed.inspect_err(|error| query.failed(error));
+        }
+        state.config_mut().set_extension(Arc::new(query.clone()));
+        let trace = config.trace_options();
+        let budget = config.trace_span_budget;
+        let finish = move |plan| in_query(plan, trace, budget, &query);
+        Ok(DataFrame::new(spans.session(state, trace, finish), logical))
+    }
 }
 
 /// The plan within the query's span; with spans of operators where no worker has a part in it.

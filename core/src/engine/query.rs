@@ -365,6 +365,9 @@ impl Query {
             .collect();
         self.span
             .record("flightpath.worker.count", number(workers.len()));
+        // Once, here, after a worker refused a task.
+        let retries = number(usize::from(self.refusal().is_some()));
+        self.span.record("flightpath.retry.count", retries);
     }
 
     /// Ends the query on all workers and waits, for a bounded time, for what they have to report.

@@ -31,7 +31,7 @@ impl QuerySpan {
             flightpath.stage.count = Empty,
             flightpath.task.count = Empty,
             flightpath.worker.count = Empty,
-            flightpath.retry.count = 0,
+            flightpath.retry.count = Empty,
             flightpath.trace.truncated = Empty,
             "error.type" = Empty,
             otel.status_code = Empty,

@@ -173,7 +173,9 @@ impl Drop for MetricsExport {
 }
 
 fn resource(settings: &MetricsSettings) -> Resource {
+    let host = gethostname::gethostname();
     let mut attributes = vec![
+        KeyValue::new("host.name", host.to_string_lossy().into_owned()),
         KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
         KeyValue::new("service.instance.id", uuid::Uuid::now_v7().to_string()),
         KeyValue::new("process.pid", i64::from(std::process::id())),

@@ -4,7 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use datafusion::common::{DataFusionError, Result};
-use opentelemetry_otlp::{ExporterBuildError, MetricExporter, WithExportConfig};
+use opentelemetry_otlp::{
+    ExporterBuildError, MetricExporter, MetricExporterBuilder, TonicExporterBuilderSet,
+    WithExportConfig,
+};
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::metrics::Temporality;
 use opentelemetry_sdk::metrics::data::ResourceMetrics;
@@ -44,15 +47,38 @@ fn exporter(
     protocol: Protocol,
     endpoint: &str,
 ) -> std::result::Result<MetricExporter, ExporterBuildError> {
+    let https = endpoint.to_ascii_lowercase().starts_with("https://");
     let builder = MetricExporter::builder();
     match protocol {
+        Protocol::Grpc if https => with_tls(builder.with_tonic().with_endpoint(endpoint))?.build(),
         Protocol::Grpc => builder.with_tonic().with_endpoint(endpoint).build(),
+        // The blocking HTTP client comes without TLS, which would need a toolchain for C.
+        Protocol::HttpProtobuf if https => Err(ExporterBuildError::InvalidConfiguration(
+            "https works with the protocol grpc, and http/protobuf with http alone".to_owned(),
+        )),
         Protocol::HttpProtobuf => builder
             .with_http()
             .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
             .with_endpoint(endpoint)
             .build(),
     }
+}
+
+type Grpc = MetricExporterBuilder<TonicExporterBuilderSet>;
+
+#[cfg(feature = "tls")]
+fn with_tls(builder: Grpc) -> std::result::Result<Grpc, ExporterBuildError> {
+    use opentelemetry_otlp::WithTonicConfig;
+    use opentelemetry_otlp::tonic_types::transport::ClientTlsConfig;
+
+    Ok(builder.with_tls_config(ClientTlsConfig::new().with_enabled_roots()))
+}
+
+#[cfg(not(feature = "tls"))]
+fn with_tls(_builder: Grpc) -> std::result::Result<Grpc, ExporterBuildError> {
+    Err(ExporterBuildError::InvalidConfiguration(
+        "https needs the feature tls of flightpath-metrics".to_owned(),
+    ))
 }
 
 /// Tells of the first time that sending fails, and of no other until it has gone well again.

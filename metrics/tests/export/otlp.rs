@@ -14,7 +14,12 @@ async fn sent_by(metrics: MetricsExport, collector: &Collector) {
     assert_eq!(queries.kind, MetricKind::Histogram);
     let resource = &queries.points[0].resource;
     assert_eq!(resource["service.name"], "flightpath-coordinator");
-    for attribute in ["service.version", "service.instance.id", "process.pid"] {
+    for attribute in [
+        "host.name",
+        "service.version",
+        "service.instance.id",
+        "process.pid",
+    ] {
         assert!(resource.contains_key(attribute), "{attribute}");
     }
 }
@@ -106,8 +111,20 @@ async fn nowhere() {
 }
 
 #[test]
-fn an_endpoint_that_is_none_is_an_error() {
-    let grpc = Destination::Otlp(Protocol::Grpc, "no endpoint".to_owned());
-    let error = MetricsExport::start(&MetricsSettings::new(Role::Worker, grpc)).unwrap_err();
-    assert!(error.to_string().contains("no endpoint"), "{error}");
+fn an_endpoint_that_cannot_be_sent_to_is_an_error() {
+    for (protocol, endpoint) in [
+        (Protocol::Grpc, "no endpoint"),
+        (Protocol::HttpProtobuf, "https://encrypted:4318/v1/metrics"),
+    ] {
+        let destination = Destination::Otlp(protocol, endpoint.to_owned());
+        let settings = MetricsSettings::new(Role::Worker, destination);
+        let error = MetricsExport::start(&settings).unwrap_err();
+        assert!(error.to_string().contains(endpoint), "{error}");
+    }
+}
+
+#[test]
+fn https_works_over_grpc() {
+    let encrypted = "https://encrypted:4317".to_owned();
+    drop(to(Destination::Otlp(Protocol::Grpc, encrypted)));
 }

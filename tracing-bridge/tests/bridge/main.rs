@@ -4,8 +4,13 @@
 
 mod collector;
 mod conformance;
+mod detail;
+mod endpoints;
 mod export;
 mod hooks;
+mod object_store;
+mod planning;
+mod requests;
 mod sql;
 mod support;
 mod traces;

@@ -9,7 +9,7 @@ use datafusion::datasource::MemTable;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use flightpath_core::{Coordinator, SessionStateBuilderExt};
+use flightpath_core::{Coordinator, FlightpathConfig, SessionStateBuilderExt};
 
 pub(crate) const QUERY: &str =
     "SELECT g, count(*) AS n, sum(v) AS total FROM t GROUP BY g ORDER BY g";
@@ -20,7 +20,19 @@ pub(crate) fn session(
     before: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>,
     after: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>,
 ) -> SessionContext {
-    let config = SessionConfig::new().with_target_partitions(3);
+    session_with(coordinator, FlightpathConfig::default(), before, after)
+}
+
+/// [`session`] with settings.
+pub(crate) fn session_with(
+    coordinator: Coordinator,
+    settings: FlightpathConfig,
+    before: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>,
+    after: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>,
+) -> SessionContext {
+    let config = SessionConfig::new()
+        .with_target_partitions(3)
+        .with_option_extension(settings);
     let mut builder = SessionStateBuilder::new()
         .with_config(config)
         .with_default_features();

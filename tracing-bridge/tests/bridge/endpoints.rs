@@ -1,0 +1,132 @@
+//! Endpoints that fail while queries run, limits, and who sends.
+
+use std::net::TcpListener;
+
+use flightpath_testkit::Cluster;
+use flightpath_tracing_bridge::{OtlpSettings, Protocol, Role, Telemetry};
+use opentelemetry::trace::{SpanContext, SpanId, TraceFlags, TraceId, TraceState};
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+use tracing_subscriber::layer::SubscriberExt;
+
+use super::collector::{Collector, SpanRef};
+use super::support::{QUERY, answer, expected, session};
+use super::traces::hooks;
+
+fn start(collector: &Collector) -> (Telemetry, tracing::subscriber::DefaultGuard) {
+    let settings = OtlpSettings::new(Role::Worker, collector.endpoint(), Protocol::Grpc);
+    start_with(&settings)
+}
+
+fn start_with(settings: &OtlpSettings) -> (Telemetry, tracing::subscriber::DefaultGuard) {
+    let telemetry = Telemetry::start(settings).unwrap();
+    let subscriber = tracing_subscriber::registry().with(telemetry.layer());
+    let guard = tracing::subscriber::set_default(subscriber);
+    (telemetry, guard)
+}
+
+/// Runs a query on two workers; all of it on this thread, whose subscriber it has.
+async fn query() {
+    let cluster = Cluster::start_with(2, |builder| builder.with_hooks(hooks()));
+    let cluster = cluster.await.unwrap();
+    let coordinator = cluster.coordinator().unwrap().with_hooks(hooks());
+    let ctx = session(coordinator, vec![], vec![]);
+    assert_eq!(answer(&ctx, QUERY).await, expected(QUERY).await);
+    drop(ctx);
+    cluster.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn queries_are_right_whatever_becomes_of_their_spans() {
+    // It listens, and never answers.
+    let hangs = TcpListener::bind("127.0.0.1:0").unwrap();
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
+    for address in [hangs.local_addr().unwrap(), gone.unwrap()] {
+        let endpoint = format!("http://{address}");
+        let settings = OtlpSettings::new(Role::Coordinator, endpoint, Protocol::Grpc);
+        let (telemetry, guard) = start_with(&settings);
+        query().await;
+        drop(guard);
+        let summary = telemetry.shutdown().await;
+        assert_eq!(summary.sent, 0);
+        assert!(summary.failed + summary.dropped > 10, "{summary:?}");
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_collector_that_dies_midway_costs_only_the_spans_after() {
+    let collector = Collector::start().unwrap();
+    let (telemetry, guard) = start(&collector);
+    query().await;
+    let before = telemetry.flush();
+    assert!(before.sent > 10 && before.failed == 0, "{before:?}");
+    drop(collector);
+    query().await;
+    drop(guard);
+    let summary = telemetry.shutdown().await;
+    assert_eq!(summary.sent, before.sent);
+    assert!(summary.failed + summary.dropped > 10, "{summary:?}");
+}
+
+#[tokio::test]
+async fn spans_say_who_sent_them() {
+    let collector = Collector::start().unwrap();
+    let (telemetry, guard) = start(&collector);
+    tracing::info_span!(parent: None, "span").in_scope(|| {});
+    drop(guard);
+    telemetry.shutdown().await;
+    let trace = collector.expect_one_trace().await.unwrap();
+    let span = trace.root("span").unwrap();
+    assert_eq!(span.service().unwrap(), "flightpath-worker");
+    let own = |key| span.resource(key).unwrap_or_default().to_string();
+    assert_eq!(own("service.version"), env!("CARGO_PKG_VERSION"));
+    assert_eq!(own("process.pid"), std::process::id().to_string());
+    assert_eq!(own("service.instance.id").len(), 36);
+    assert!(!own("host.name").is_empty());
+}
+
+#[tokio::test]
+async fn long_texts_are_cut_by_characters() {
+    let collector = Collector::start().unwrap();
+    let settings = OtlpSettings::new(Role::Worker, collector.endpoint(), Protocol::Grpc);
+    let (telemetry, guard) = start_with(&settings.with_value_limit(4));
+    tracing::info_span!(parent: None, "span", db.query.text = "Größe", short = "Ulm")
+        .in_scope(|| {});
+    drop(guard);
+    telemetry.shutdown().await;
+    let trace = collector.expect_one_trace().await.unwrap();
+    let span = trace.root("span").unwrap();
+    assert_eq!(span.text("db.query.text").unwrap(), "Größ");
+    assert_eq!(span.text("short").unwrap(), "Ulm");
+}
+
+#[tokio::test]
+async fn links_without_room_are_counted() {
+    let collector = Collector::start().unwrap();
+    let (telemetry, guard) = start(&collector);
+    let span = tracing::info_span!(parent: None, "span");
+    span.in_scope(|| {});
+    for producer in 1..=1_500_u64 {
+        let id = SpanId::from_bytes(producer.to_be_bytes());
+        let trace = TraceId::from_bytes([9; 16]);
+        let (sampled, state) = (TraceFlags::SAMPLED, TraceState::NONE);
+        span.add_link(SpanContext::new(trace, id, sampled, true, state));
+    }
+    drop((span, guard));
+    let summary = telemetry.shutdown().await;
+    let trace = collector.expect_one_trace().await.unwrap();
+    let kept = |span: SpanRef<'_>| (span.links.len() as u64, u64::from(span.dropped_links_count));
+    let (kept, dropped) = kept(trace.root("span").unwrap());
+    assert_eq!(kept + dropped, 1_500);
+    assert!(dropped > 0, "{kept} links are kept");
+    assert_eq!(summary.dropped_links, dropped);
+    assert_eq!((summary.sent, summary.failed, summary.dropped), (1, 0, 0));
+}
+
+#[test]
+fn https_is_for_grpc() {
+    let endpoint = "https://127.0.0.1:1";
+    let settings = |protocol| OtlpSettings::new(Role::Worker, endpoint, protocol);
+    let message = Telemetry::start(&settings(Protocol::HttpProtobuf)).unwrap_err();
+    assert!(message.to_string().contains("protocol grpc"), "{message}");
+    assert!(Telemetry::start(&settings(Protocol::Grpc)).is_ok());
+}
