@@ -89,6 +89,14 @@ impl<'a> View<'a> {
         }
     }
 
+    /// A task; of several attempts the last one.
+    pub(super) fn task(&self, stage: usize, task: usize) -> Option<&'a TaskProfile> {
+        let attempts = self.profile.tasks.iter();
+        attempts
+            .rev()
+            .find(|known| known.stage == stage && known.task == task)
+    }
+
     pub(super) fn node(&self, stage: usize, node: usize) -> &NodeNumbers {
         &self.nodes[&(stage, node)]
     }
