@@ -248,7 +248,10 @@ impl WorkerQuery {
         }
         let headers: Headers = headers_from_proto(message.headers);
         let trace = TraceOptions {
-            detail: message.trace_detail.parse()?,
+            detail: match message.trace_detail.as_str() {
+                "" => self.config.trace_detail,
+                detail => detail.parse()?,
+            },
             ..self.config.trace_options()
         };
         let span = match trace.detail {

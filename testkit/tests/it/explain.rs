@@ -192,6 +192,10 @@ async fn settings_are_set_shown_and_checked() {
         flightpath.metrics_timeout = 5s
         flightpath.stream_buffer_bytes = 1048576
         flightpath.tasks_per_stage = 0
+        flightpath.trace_detail = operator
+        flightpath.trace_preview_rows = 0
+        flightpath.trace_span_budget = 10000
+        flightpath.trace_sql = false
         flightpath.worker_timeout = 10s
         "#);
 
@@ -205,6 +209,7 @@ async fn settings_are_set_shown_and_checked() {
             ("tasks_per_stage", "many"),
             ("enabled", "perhaps"),
             ("tasks", "3"),
+            ("trace_detail", "all"),
         ] {
             let set = format!("SET flightpath.{setting} = '{value}'");
             let error = answer(&setup.ctx, &set)
