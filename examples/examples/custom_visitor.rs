@@ -12,7 +12,8 @@ use tracing_subscriber::filter::LevelFilter;
 const QUERY: &str = "SELECT o_orderpriority, count(*) FROM orders JOIN lineitem \
      ON o_orderkey = l_orderkey GROUP BY o_orderpriority";
 
-/// By the files of a table: the most nanoseconds that one task read them, and which task.
+/// By the columns of a scan, which is how it knows its table: the most nanoseconds that one task took
+/// to read them, and which task.
 #[derive(Default)]
 struct SlowestScans(BTreeMap<String, (usize, String)>);
 

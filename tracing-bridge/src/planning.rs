@@ -35,6 +35,13 @@ impl Planning {
     pub(crate) fn failed(&self, error: &DataFusionError) {
         failed(&self.plan, error);
         self.query.failed(error);
+        self.ended();
+    }
+
+    /// Planning has come this far. A span ends when it is left for the last time, and phases that are
+    /// children of this one do not enter it.
+    fn ended(&self) {
+        self.plan.in_scope(|| {});
     }
 
     /// A session that plans within these spans, and hands plans that are ready to `finish`.
@@ -201,8 +208,10 @@ impl QueryPlanner for PlannerInSpan {
         };
         let planning = self.inner.create_physical_plan(logical_plan, session_state);
         let planned = planning.instrument(span).await;
-        planned
+        let planned = planned
             .and_then(|plan| (self.finish)(plan))
-            .inspect_err(|error| self.spans.failed(error))
+            .inspect_err(|error| self.spans.failed(error));
+        self.spans.ended();
+        planned
     }
 }

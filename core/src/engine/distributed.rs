@@ -262,7 +262,7 @@ impl Run {
                 tracing::warn!("{refusal}; the query runs locally");
                 self.refused = Some(refusal);
                 self.parts.hooks.query_retries(query.id(), &error);
-                self.reports.run_plan(Arc::clone(&self.local));
+                self.reports.set_plan(Arc::clone(&self.local));
                 match self.local_rows(&query) {
                     Ok(rows) => self.rows = Some(rows),
                     Err(error) => {
@@ -327,7 +327,7 @@ impl Run {
         let input = Arc::clone(&self.input);
         let input = self.parts.hooks.wrap_plan(input, None, trace)?;
         query.prepare(&input).await?;
-        self.reports.run_plan(Arc::clone(&input));
+        self.reports.set_plan(Arc::clone(&input));
         self.rows = Some(query.execute(&input, &self.context)?);
         Ok(())
     }

@@ -174,7 +174,7 @@ impl QueryReports {
 
     /// Says which plan this execution runs on the coordinator. Executions of one plan have nodes,
     /// and with them metrics, of their own.
-    pub fn run_plan(&self, plan: Arc<dyn ExecutionPlan>) {
+    pub fn set_plan(&self, plan: Arc<dyn ExecutionPlan>) {
         self.state.lock().plan = Some(plan);
     }
 

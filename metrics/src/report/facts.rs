@@ -90,24 +90,58 @@ pub(super) fn findings(view: &View<'_>) -> Markup {
     }
 }
 
-/// Where the compute time went.
+/// Which operators computed longest.
 pub(super) fn hottest(view: &View<'_>) -> Markup {
     let operators = view.profile.operators();
-    let hottest = operators
+    let hottest: Vec<_> = operators
         .iter()
         .take(6)
-        .filter(|operator| operator.share >= 0.01);
+        .filter(|operator| operator.share >= 0.01)
+        .collect();
     html! {
-        @if operators.iter().any(|operator| operator.share >= 0.01) {
+        @if !hottest.is_empty() {
             h3 { "Most compute time" }
             div.bars {
                 @for operator in hottest {
-                    a href={ "#" (view::node_id(operator.stage, operator.node)) } { (operator.name) }
-                    span.track { i style=(format!("width:{:.1}%", operator.share * 100.0)) {} }
-                    span.v title=(numbers::nanos(operator.compute_ns)) { (numbers::share(operator.share)) }
+                    (share_bar(
+                        html! { a href={ "#" (view::node_id(operator.stage, operator.node)) } { (operator.name) } },
+                        operator.share,
+                        operator.compute_ns,
+                    ))
                 }
             }
         }
+    }
+}
+
+/// What the query's duration is made of, from the first task on the critical path to the last.
+pub(super) fn path(view: &View<'_>) -> Markup {
+    let path = view.profile.critical_path();
+    if view.critical.is_empty() {
+        return html! {};
+    }
+    let rest = view::ratio(path.rest_ns, view.profile.duration_ns);
+    html! {
+        h3 { "Critical path" }
+        div.bars {
+            @for step in path.steps.iter().rev() {
+                @let task = step.task.and_then(|task| view.task(step.stage, task));
+                @let name = match task {
+                    Some(task) => html! { a href={ "#" (view::task_id(task)) } { "Task " (task) } },
+                    None => html! { a href={ "#" (view::stage_id(step.stage)) } { (view::stage_name(step.stage)) } },
+                };
+                (share_bar(name, step.share, step.own_ns))
+            }
+            (share_bar(html! { span { "The rest" } }, rest, path.rest_ns))
+        }
+    }
+}
+
+fn share_bar(name: Markup, share: f64, ns: u64) -> Markup {
+    html! {
+        (name)
+        span.track { i style=(format!("width:{:.1}%", share * 100.0)) {} }
+        span.v title={ (numbers::nanos(ns)) ", " (view::exact(ns)) " ns" } { (numbers::share(share)) }
     }
 }
 
@@ -119,8 +153,7 @@ fn subject(view: &View<'_>, finding: &Finding) -> Option<(String, String)> {
         return Some((view::node_id(stage.id, index), node.name.clone()));
     }
     if let Some(task) = finding.task {
-        let mut tasks = view.profile.tasks_of(stage.id);
-        let task = tasks.rfind(|known| known.task == task)?;
+        let task = view.task(stage.id, task)?;
         return Some((view::task_id(task), format!("task {task}")));
     }
     Some((

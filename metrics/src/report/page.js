@@ -296,12 +296,14 @@
   // Zoom.
   const box = plan.viewBox.baseVal;
   let zoom = 1;
+  const frame = find("#plan-scroll");
   const scale = (to) => {
-    zoom = Math.min(2, Math.max(0.2, to));
+    const middle = (frame.scrollLeft + frame.clientWidth / 2) / frame.scrollWidth;
+    zoom = Math.min(2, Math.max(0.1, to));
     plan.setAttribute("width", box.width * zoom);
     plan.setAttribute("height", box.height * zoom);
+    frame.scrollLeft = middle * frame.scrollWidth - frame.clientWidth / 2;
   };
-  const frame = find("#plan-scroll");
   const fitting = () => (frame.clientWidth - 32) / box.width;
   find("#zoom").hidden = false;
   find("#zoom").addEventListener("click", (event) => {

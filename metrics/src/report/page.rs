@@ -43,6 +43,7 @@ pub(super) fn page(view: &View<'_>, trace_url: Option<&str>) -> Markup {
                         }
                         aside #details aria-label="Details" aria-live="polite" tabindex="0" {
                             (facts::findings(view))
+                            (facts::path(view))
                             (facts::hottest(view))
                             p.note.scripted hidden {
                                 "Select an operator, a stage or a task for its numbers. Arrow keys walk the plan, "

@@ -83,15 +83,17 @@ pub(super) fn timeline(view: &View<'_>) -> Markup {
 }
 
 fn legend(view: &View<'_>) -> Markup {
+    let stages = || view.profile.stages.iter().filter(|stage| stage.id > 0);
     html! {
         p.legend {
             span.step { i.swatch.c1 {} " works" }
             span.step { i.swatch.hatched {} " waits" }
             @if !view.critical.is_empty() { span.step { i.wire.critical {} " critical path" } }
             span.stages {
-                @for stage in view.profile.stages.iter().filter(|stage| stage.id > 0).take(16) {
+                @for stage in stages().take(8) {
                     span.step { i.swatch.(view::stage_class(stage.id)) {} " " (view::stage_name(stage.id)) }
                 }
+                @if stages().nth(8).is_some() { span { "and the same colours again" } }
             }
         }
         p.note {

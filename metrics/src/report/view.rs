@@ -89,6 +89,14 @@ impl<'a> View<'a> {
         }
     }
 
+    /// A task; of several attempts the last one.
+    pub(super) fn task(&self, stage: usize, task: usize) -> Option<&'a TaskProfile> {
+        let attempts = self.profile.tasks.iter();
+        attempts
+            .rev()
+            .find(|known| known.stage == stage && known.task == task)
+    }
+
     pub(super) fn node(&self, stage: usize, node: usize) -> &NodeNumbers {
         &self.nodes[&(stage, node)]
     }
@@ -205,14 +213,12 @@ pub(super) fn gist(node: &NodeProfile) -> String {
     if let Some(table) = node.table() {
         return table.to_owned();
     }
-    let details = node.details();
-    // What comes first is usually what matters, and its name says little: `mode=Partial`.
-    match details.split_once('=') {
-        Some((key, rest)) if key.chars().all(|c| c.is_ascii_lowercase() || c == '_') => {
-            rest.to_owned()
-        }
-        _ => details.to_owned(),
+    let mut details = node.details();
+    // Names of what comes first take the room of what it is.
+    for name in ["mode=", "partitioning=", "expr="] {
+        details = details.strip_prefix(name).unwrap_or(details);
     }
+    details.replacen("join_type=", "", 1)
 }
 
 /// A text cut to so many characters, the last of them an ellipsis if anything is missing.

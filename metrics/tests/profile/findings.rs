@@ -11,8 +11,9 @@ use flightpath_testkit::Cluster;
 
 use crate::fixture::{cluster, config, profiled, register, session, within};
 
-/// Of `work` on a worker of usual speed.
-const USUAL: Duration = Duration::from_micros(100);
+/// Of `work` on a worker of usual speed. It blocks a thread for each partition, and there must be threads
+/// for all of them: hence the many.
+const USUAL: Duration = Duration::from_micros(400);
 
 fn first(profile: &QueryProfile) -> Finding {
     let findings = profile.findings();
@@ -22,7 +23,7 @@ fn first(profile: &QueryProfile) -> Finding {
     first
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 32)]
 async fn a_worker_slowed_tenfold_is_called_slow() {
     within(60, async {
         let cluster = cluster(&[USUAL, USUAL, USUAL * 10, USUAL]).await;
@@ -40,7 +41,7 @@ async fn a_worker_slowed_tenfold_is_called_slow() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 32)]
 async fn one_key_of_nine_rows_in_ten_is_called_skew() {
     within(60, async {
         let cluster = cluster(&[USUAL; 4]).await;
@@ -67,7 +68,7 @@ async fn one_key_of_nine_rows_in_ten_is_called_skew() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 32)]
 async fn a_sort_that_is_larger_than_its_memory_is_called_a_spill() {
     within(120, async {
         let small = |builder: flightpath_core::WorkerBuilder| {
@@ -94,11 +95,11 @@ async fn a_sort_that_is_larger_than_its_memory_is_called_a_spill() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 32)]
 async fn nothing_stands_out_in_a_healthy_query() {
     within(60, async {
         // Long enough that a busy machine does not make a task several times as long.
-        let cluster = cluster(&[USUAL * 3; 4]).await;
+        let cluster = cluster(&[USUAL * 2; 4]).await;
         let ctx = session(&cluster);
         register(&ctx, "t", 4000, |value| value);
         for sql in [

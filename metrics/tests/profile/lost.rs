@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::execution::SessionStateBuilder;
@@ -67,6 +68,16 @@ impl Drop for Process {
     }
 }
 
+fn session_on(urls: &[String]) -> SessionContext {
+    let state = SessionStateBuilder::new()
+        .with_config(config())
+        .with_default_features()
+        .with_flightpath(Coordinator::new(StaticWorkers::new(urls).unwrap()));
+    let ctx = SessionContext::new_with_state(state.build());
+    ctx.register_udf(Work::udf(Duration::ZERO));
+    ctx
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn tasks_of_a_killed_worker_are_missing_by_name() {
     within(60, async {
@@ -75,12 +86,7 @@ async fn tasks_of_a_killed_worker_are_missing_by_name() {
             .iter()
             .map(|process| process.url.clone())
             .collect();
-        let state = SessionStateBuilder::new()
-            .with_config(config())
-            .with_default_features()
-            .with_flightpath(Coordinator::new(StaticWorkers::new(&urls).unwrap()));
-        let ctx = SessionContext::new_with_state(state.build());
-        ctx.register_udf(Work::udf(Duration::ZERO));
+        let ctx = session_on(&urls);
         register(&ctx, "t", 20_000, |value| value);
 
         let plan = plan(&ctx, "SELECT work(v), repeat('x', 1000) || v FROM t").await;
@@ -102,6 +108,30 @@ async fn tasks_of_a_killed_worker_are_missing_by_name() {
         assert_eq!(findings[0].worker.as_deref(), Some(lost));
         assert!(findings[0].text.contains(&missing[0].to_string()));
         assert_eq!(findings[1].kind, FindingKind::Failure, "{}", profile.text());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_query_that_reaches_no_worker_has_a_profile_without_tasks() {
+    within(60, async {
+        let process = Process::start();
+        let url = process.url.clone();
+        // Nobody listens there any more.
+        drop(process);
+        let ctx = session_on(std::slice::from_ref(&url));
+        register(&ctx, "t", 400, |value| value);
+        let plan = plan(&ctx, "SELECT k FROM t ORDER BY k").await;
+        let ran = datafusion::physical_plan::collect(Arc::clone(&plan), ctx.task_ctx()).await;
+        ran.unwrap_err();
+        let profile = checked(&plan);
+        assert_eq!(profile.status, QueryStatus::Failed);
+        assert!(profile.tasks.is_empty(), "{}", profile.text());
+        let verdict = profile.verdict();
+        assert!(
+            verdict.starts_with("The query failed (") && verdict.contains(&url),
+            "{verdict}"
+        );
     })
     .await;
 }

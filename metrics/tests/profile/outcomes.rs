@@ -209,3 +209,33 @@ async fn a_session_without_workers() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plans_with_the_distributed_part_further_down() {
+    within(60, async {
+        let cluster = cluster(&[Duration::ZERO; 2]).await;
+        let ctx = session(&cluster);
+        register(&ctx, "t", 4000, |value| value % 10);
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("out.csv");
+        let copy = format!(
+            "COPY (SELECT k, sum(v) FROM t GROUP BY k) TO '{}'",
+            file.display()
+        );
+        for (sql, top) in [
+            (copy.as_str(), "DataSinkExec"),
+            (
+                "EXPLAIN ANALYZE SELECT k, sum(v) FROM t GROUP BY k",
+                "AnalyzeExec",
+            ),
+        ] {
+            let profile = profiled(&ctx, sql).await;
+            assert_eq!(profile.status, QueryStatus::Finished, "{}", profile.text());
+            assert_eq!(profile.stages[0].nodes[0].name, top);
+            assert_eq!(profile.output_rows, 10);
+            assert_eq!(profile.tasks.len(), 4);
+        }
+        cluster.stop().await.unwrap();
+    })
+    .await;
+}

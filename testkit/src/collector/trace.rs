@@ -77,6 +77,18 @@ impl Trace {
         }
     }
 
+    /// Spans that begin before their parent, or end after it. Viewers warn of them. Between machines
+    /// clocks may differ; within a process there should be none.
+    pub fn outside_parents(&self) -> Vec<SpanRef<'_>> {
+        let outside = self.spans().filter(|span| {
+            span.parent().is_some_and(|parent| {
+                span.start_time_unix_nano < parent.start_time_unix_nano
+                    || span.end_time_unix_nano > parent.end_time_unix_nano
+            })
+        });
+        outside.collect()
+    }
+
     /// Spans whose parent has not arrived.
     pub fn orphans(&self) -> Vec<SpanRef<'_>> {
         let known = self.ids();

@@ -44,6 +44,9 @@ async fn phases_and_rules_are_below_the_plan() {
         trace.draw()
     );
 
+    let outside = trace.outside_parents();
+    assert!(outside.is_empty(), "{outside:?} in {}", trace.draw());
+
     let (fewer, _) = trace_of(&context(TraceDetail::Task), sql).await;
     let plan = fewer.only("plan").unwrap();
     let analyze = plan.child("analyze_logical_plan").unwrap();

@@ -166,3 +166,21 @@ fn what_costs_more_comes_first_and_what_lost_the_result_before_all() {
         [FindingKind::Missing, FindingKind::Failure]
     );
 }
+
+#[test]
+fn a_report_of_other_operators_is_in_no_number_and_is_told_of() {
+    let mut profile = profile(&[USUAL; 2], &[USUAL; 2]);
+    let task = &mut profile.tasks[3];
+    let nodes = std::mem::take(&mut task.nodes).into_iter();
+    task.unmatched = nodes
+        .map(|metrics| crate::profile::UnmatchedNode {
+            name: "OtherExec".to_owned(),
+            metrics,
+        })
+        .collect();
+    profile.invariants().unwrap();
+    assert_eq!(kinds(&profile), [FindingKind::Missing]);
+    assert!(profile.verdict().contains("2.1"), "{}", profile.verdict());
+    let kept = profile.to_json().unwrap();
+    assert_eq!(QueryProfile::from_json(&kept).unwrap(), profile);
+}
