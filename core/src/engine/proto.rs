@@ -89,7 +89,7 @@ pub(crate) struct Task {
     /// Only decode it and say whether that works.
     #[prost(bool, tag = "5")]
     pub(crate) check: bool,
-    /// Down to which level its trace has spans, as a word; empty is what the query's settings say.
+    /// Down to which level its trace has spans, as a word; without one, as the query's.
     #[prost(string, tag = "6")]
     pub(crate) trace_detail: String,
 }

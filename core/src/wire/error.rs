@@ -121,6 +121,8 @@ pub fn kind_of(error: &DataFusionError) -> &'static str {
         DataFusionError::NotImplemented(_) => "NotImplemented",
         DataFusionError::Internal(_) => "Internal",
         DataFusionError::Plan(_) => "Plan",
+        #[cfg(feature = "sql")]
+        DataFusionError::SQL(..) => "SQL",
         DataFusionError::Configuration(_) => "Configuration",
         DataFusionError::SchemaError(..) => "SchemaError",
         DataFusionError::Execution(_) => "Execution",

@@ -26,7 +26,7 @@ use crate::model::hooks::{Headers, Hooks};
 use crate::model::metric_codec::MetricCodecs;
 use crate::model::outcome::number;
 use crate::model::stage::{QueryId, TaskKey};
-use crate::model::trace::TraceDetail;
+use crate::model::trace::{TraceDetail, TraceOptions};
 use crate::wire::codec::Codec;
 use crate::wire::error::{Origin, encode_error};
 use crate::wire::metrics::{decode_key, encode_key, encode_report};
@@ -247,10 +247,13 @@ impl WorkerQuery {
             self.reader.routes.add(route.stage as usize, route.workers);
         }
         let headers: Headers = headers_from_proto(message.headers);
-        let mut trace = self.config.trace_options();
-        if !message.trace_detail.is_empty() {
-            trace.detail = message.trace_detail.parse()?;
-        }
+        let trace = TraceOptions {
+            detail: match message.trace_detail.as_str() {
+                "" => self.config.trace_detail,
+                detail => detail.parse()?,
+            },
+            ..self.config.trace_options()
+        };
         let span = match trace.detail {
             TraceDetail::Query | TraceDetail::Stage => Span::none(),
             _ => registry

@@ -209,6 +209,7 @@ async fn settings_are_set_shown_and_checked() {
             ("tasks_per_stage", "many"),
             ("enabled", "perhaps"),
             ("tasks", "3"),
+            ("trace_detail", "all"),
         ] {
             let set = format!("SET flightpath.{setting} = '{value}'");
             let error = answer(&setup.ctx, &set)

@@ -64,7 +64,7 @@ async fn wherever_planning_fails_the_query_has_failed() {
         ("SELECT x FROM nowhere", "Plan"),
         // Found by the analyzer, once the data frame runs.
         ("SELECT sum(arrow_cast(1, 'Int32') AND true)", "Plan"),
-        ("COPY (SELECT 1) TO 'somewhere.unknown'", "Configuration"),
+        ("COPY (SELECT 1) TO 'somewhere.unknown'", "Plan"),
     ] {
         let (trace, worked) = trace_of(&ctx, sql).await;
         assert!(!worked, "{sql}");
