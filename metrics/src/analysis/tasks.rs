@@ -16,6 +16,8 @@ pub struct TaskFigures {
     pub wait_ns: u64,
     /// Rows that it read, through boundaries and from tables.
     pub input_rows: u64,
+    /// Rows that its nodes put out, all together: a join may make many of few.
+    pub handled_rows: u64,
     /// Bytes that it wrote to disk for lack of memory.
     pub spilled_bytes: u64,
     /// Most memory that its nodes can have held at once, as far as they measured that.
@@ -64,9 +66,11 @@ fn figures(stage: &StageProfile, metrics: &[Vec<Metric>], duration_ns: u64) -> T
             *compute.entry(partition).or_default() += ns;
         }
         wait = wait.saturating_add(node_wait(node, metrics));
+        let rows = sum(metrics, "output_rows");
         if is_leaf(stage, index) {
-            figures.input_rows += sum(metrics, "output_rows");
+            figures.input_rows = figures.input_rows.saturating_add(rows);
         }
+        figures.handled_rows = figures.handled_rows.saturating_add(rows);
         figures.spilled_bytes += sum(metrics, "spilled_bytes");
         figures.peak_memory_bytes += peak_memory(metrics);
     }

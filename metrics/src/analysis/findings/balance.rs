@@ -63,7 +63,7 @@ impl Comparison {
             typical_ns,
             time: ratio(TaskFigures::own_ns),
             compute: ratio(|figures| figures.compute_ns),
-            rows: ratio(|figures| figures.input_rows),
+            rows: ratio(|figures| figures.handled_rows),
             weight,
         })
     }
