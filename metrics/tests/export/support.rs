@@ -107,7 +107,11 @@ fn config() -> SessionConfig {
     for (name, value) in [
         ("datafusion.execution.target_partitions", "2"),
         ("datafusion.execution.batch_size", "256"),
-        ("datafusion.execution.sort_spill_reservation_bytes", "50000"),
+        // Enough to merge what was spilled, however the sorts of a worker share its pool.
+        (
+            "datafusion.execution.sort_spill_reservation_bytes",
+            "400000",
+        ),
         // A busy machine is not what is tested.
         ("flightpath.connect_timeout", "60s"),
         ("flightpath.worker_timeout", "60s"),
