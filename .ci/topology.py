@@ -91,6 +91,12 @@ class Span:
         return float(self.tags[name])
 
 
+def is_scheduling(warning):
+    """Whether a span ended moments after the one above it, in another process that had to hear of its end."""
+    delta = re.search(r"calculated delta of -?([\d.]+)(µs|ms)$", warning)
+    return delta and (delta[2] == "µs" or float(delta[1]) < 100)
+
+
 class Trace:
     """One trace, as Jaeger's HTTP API gives it back."""
 
@@ -101,7 +107,8 @@ class Trace:
         self.spans = [Span(span, trace["processes"]) for span in trace["spans"]]
         self.by_id = {span.id: span for span in self.spans}
         for span in self.spans:
-            expect(not span.warnings, f"Jaeger warns of {span.name}: {span.warnings}")
+            warnings = [text for text in span.warnings if not is_scheduling(text)]
+            expect(not warnings, f"Jaeger warns of {span.name}: {warnings}")
             known = span.parent is None or span.parent in self.by_id
             expect(known, f"the parent of {span.name} is missing")
 
@@ -179,7 +186,8 @@ def check_failure(trace):
 
 def check_cancelled(trace):
     """What was stopped from outside is cancelled, and nothing of it an error."""
-    expect(not any(span.is_error for span in trace.spans), "a cancelled query has spans with errors")
+    failed = [(span.name, span.service, span.tags.get("otel.status_description")) for span in trace.spans if span.is_error]
+    expect(not failed, f"a cancelled query has spans with errors: {failed}")
     statuses = [span.tags.get("flightpath.task.status") for span in trace.named("task")]
     expect("cancelled" in statuses and "failed" not in statuses, f"tasks are {statuses}")
     print(f"cancelled: tasks are {sorted(statuses)}")
@@ -211,12 +219,10 @@ class Topology:
         self.urls = [address(worker, STARTUP) for worker in self.workers]
         self.metrics = [address(worker, STARTUP, r"(http://\S+/metrics)") for worker in self.workers]
 
-        targets = {"jaeger:8889": span_metrics}
-        for number, url in enumerate(self.metrics, 1):
-            targets[f"worker-{number}:9464"] = urllib.parse.urlsplit(url).netloc
-        scraped = (deploy / "prometheus" / "prometheus.yml").read_text()
-        for name, target in targets.items():
-            scraped = scraped.replace(name, target)
+        scraped = (deploy / "prometheus" / "prometheus.yml").read_text().replace("jaeger:8889", span_metrics)
+        workers = ", ".join(f'"{urllib.parse.urlsplit(url).netloc}"' for url in self.metrics)
+        scraped, found = re.subn(r'"worker-1:9464".*(?=\])', workers, scraped)
+        expect(found == 1, "deploy/prometheus/prometheus.yml does not list worker-1:9464")
         (work / "prometheus.yml").write_text(scraped)
         files = (f"--config.file={work}/prometheus.yml", f"--storage.tsdb.path={work}/prometheus")
         stack.enter_context(started("prometheus", *files, f"--web.listen-address={prometheus}"))
@@ -313,14 +319,14 @@ def check_prometheus(topology):
 
 def check_metrics_tab(topology):
     """Jaeger's metrics tab: what it counted of spans, asked through Prometheus."""
-    services = [("service", "flightpath-worker"), ("service", "flightpath-coordinator")]
-    window = {"endTs": None, "lookback": 600_000, "step": 5_000, "ratePer": 600_000, "groupByOperation": "true"}
+    services = ("flightpath-worker", "flightpath-coordinator")
+    window = {"lookback": 600_000, "step": 5_000, "ratePer": 600_000, "groupByOperation": "true"}
 
     def counted():
         found = set()
-        for _, service in services:
-            parameters = {key: value for key, value in window.items() if value is not None}
-            answer = get(f"http://{topology.jaeger}/api/metrics/calls", service=service, spanKind="internal", **parameters)
+        for service in services:
+            calls = f"http://{topology.jaeger}/api/metrics/calls"
+            answer = get(calls, service=service, spanKind="internal", **window)
             for metric in (answer or {}).get("metrics", []):
                 if metric["metricPoints"]:
                     found |= {label["value"] for label in metric["labels"] if label["name"] == "operation"}

@@ -24,7 +24,7 @@ use crate::model::boundary::{
     NetworkBoundaryExt,
 };
 use crate::model::metric_codec::MetricCodecs;
-use crate::model::outcome::number;
+use crate::model::outcome::{is_cancellation, number};
 use crate::model::pairing::StageSlots;
 use crate::model::report::TaskReport;
 use crate::model::reports::{PlannedTask, QueryReports, TaskProgress};
@@ -429,8 +429,11 @@ impl Shared {
         self.fail(error);
     }
 
-    /// A task failed: so did its stage.
+    /// A task failed: so did its stage. One that read from what was stopped did not.
     pub(crate) fn task_failed(&self, key: TaskKey, error: &DataFusionError) {
+        if is_cancellation(error) {
+            return;
+        }
         if let Some(stage) = self.stages.lock().get_mut(&key.stage) {
             stage.failed(kind_of(error), &error.strip_backtrace());
         }

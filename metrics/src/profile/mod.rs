@@ -12,7 +12,7 @@
 //!   other times are since the query began. What a coordinator measured and what a worker measured
 //!   come from two clocks; only `duration_ns` may be compared across machines.
 //! - What is unknown is left out: a task that has not started has no `started_unix_ns`.
-//! - A metric names its `kind`, which says how it merges: see [`Value`].
+//! - A metric names its `kind`, which says how it merges: see [`Value`](metric::Value).
 //!
 //! ```
 //! use flightpath_metrics::{QueryProfile, QueryStatus};
