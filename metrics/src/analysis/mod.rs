@@ -15,6 +15,7 @@ pub use operators::OperatorTime;
 pub use path::{CriticalPath, PathStep};
 pub use stages::{Exchanged, StageFigures};
 pub use tasks::TaskFigures;
+pub(crate) use tasks::total;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! Which operators computed how long.
 
-use super::tasks::{compute, sum};
+use super::tasks::{compute, sum, total};
 use crate::profile::QueryProfile;
 
 /// An operator, and how long it computed.
@@ -35,23 +35,23 @@ impl QueryProfile {
                 let of_tasks: Vec<u64> = of_tasks.map(|metrics| compute(metrics)).collect();
                 let coordinator = self.coordinator.get(node).filter(|_| stage.id == 0);
                 let here = coordinator.map_or(0, |metrics| compute(metrics));
-                let total = of_tasks.iter().sum::<u64>() + here;
-                let mean = total as f64 / of_tasks.len().max(1) as f64;
+                let all = total(of_tasks.iter().copied().chain([here]));
+                let mean = all as f64 / of_tasks.len().max(1) as f64;
                 let longest = of_tasks.iter().max().copied().unwrap_or(0) as f64;
                 operators.push(OperatorTime {
                     stage: stage.id,
                     node,
                     name: profile.name.clone(),
-                    compute_ns: total,
+                    compute_ns: all,
                     share: 0.0,
                     output_rows: sum(&self.merged_metrics(stage.id, node), "output_rows"),
                     spread: (of_tasks.len() > 1 && mean > 0.0).then(|| longest / mean),
                 });
             }
         }
-        let total: u64 = operators.iter().map(|operator| operator.compute_ns).sum();
+        let all = total(operators.iter().map(|operator| operator.compute_ns));
         for operator in &mut operators {
-            operator.share = operator.compute_ns as f64 / total.max(1) as f64;
+            operator.share = operator.compute_ns as f64 / all.max(1) as f64;
         }
         operators.sort_by_key(|operator| std::cmp::Reverse(operator.compute_ns));
         operators

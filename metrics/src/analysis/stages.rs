@@ -1,6 +1,6 @@
 //! Stages in numbers.
 
-use super::tasks::{TaskFigures, sum};
+use super::tasks::{TaskFigures, compute, sum, total};
 use crate::profile::{QueryProfile, StageProfile, TaskProfile};
 
 /// A stage that runs on workers, in numbers.
@@ -69,23 +69,21 @@ impl QueryProfile {
 
     fn figures_of(&self, stage: &StageProfile) -> StageFigures {
         let all: Vec<&TaskProfile> = self.tasks_of(stage.id).collect();
-        let total = |of: fn(&TaskProfile) -> u64| all.iter().map(|task| of(task)).sum();
+        let of_tasks = |of: fn(&TaskProfile) -> u64| total(all.iter().map(|task| of(task)));
         let mut ran = self.ran(stage.id);
         ran.sort_by_key(|(task, _)| task.duration_ns);
         let slowest = ran.last().map(|(task, _)| *task);
         let durations: Vec<u64> = ran.iter().map(|(task, _)| task.duration_ns).collect();
-        let compute = (0..stage.nodes.len()).map(|node| {
+        let computed = (0..stage.nodes.len()).map(|node| {
             let nodes = all.iter().filter_map(|task| task.nodes.get(node));
-            nodes
-                .map(|metrics| super::tasks::compute(metrics))
-                .sum::<u64>()
+            total(nodes.map(|metrics| compute(metrics)))
         });
         StageFigures {
             stage: stage.id,
             tasks: stage.tasks,
             reported: all.iter().filter(|task| task.status.has_reported()).count(),
-            output_rows: total(|task| task.output_rows),
-            output_bytes: total(|task| task.output_bytes),
+            output_rows: of_tasks(|task| task.output_rows),
+            output_bytes: of_tasks(|task| task.output_bytes),
             min_ns: durations.first().copied().unwrap_or(0),
             median_ns: median(&durations),
             max_ns: durations.last().copied().unwrap_or(0),
@@ -96,12 +94,9 @@ impl QueryProfile {
                 .map(|(_, figures)| figures.wait_ns)
                 .max()
                 .unwrap_or(0),
-            compute_ns: compute.sum(),
-            spilled_bytes: ran.iter().map(|(_, figures)| figures.spilled_bytes).sum(),
-            peak_memory_bytes: ran
-                .iter()
-                .map(|(_, figures)| figures.peak_memory_bytes)
-                .sum(),
+            compute_ns: total(computed),
+            spilled_bytes: total(ran.iter().map(|(_, figures)| figures.spilled_bytes)),
+            peak_memory_bytes: total(ran.iter().map(|(_, figures)| figures.peak_memory_bytes)),
         }
     }
 
@@ -123,8 +118,8 @@ impl QueryProfile {
             let mut exchanged = Exchanged {
                 stage: stage.id,
                 kind,
-                sent_rows: self.tasks_of(stage.id).map(|task| task.output_rows).sum(),
-                sent_bytes: self.tasks_of(stage.id).map(|task| task.output_bytes).sum(),
+                sent_rows: total(self.tasks_of(stage.id).map(|task| task.output_rows)),
+                sent_bytes: total(self.tasks_of(stage.id).map(|task| task.output_bytes)),
                 read_rows: 0,
                 read_bytes: 0,
             };
@@ -132,8 +127,10 @@ impl QueryProfile {
                 let nodes = reader.nodes.iter().enumerate();
                 for (index, _) in nodes.filter(|(_, node)| node.reads == Some(stage.id)) {
                     let metrics = self.merged_metrics(reader.id, index);
-                    exchanged.read_rows += sum(&metrics, "output_rows");
-                    exchanged.read_bytes += sum(&metrics, "exchange_bytes");
+                    exchanged.read_rows =
+                        total([exchanged.read_rows, sum(&metrics, "output_rows")]);
+                    let bytes = sum(&metrics, "exchange_bytes");
+                    exchanged.read_bytes = total([exchanged.read_bytes, bytes]);
                 }
             }
             Some(exchanged)

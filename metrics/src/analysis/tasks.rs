@@ -63,16 +63,17 @@ fn figures(stage: &StageProfile, metrics: &[Vec<Metric>], duration_ns: u64) -> T
     let mut wait = 0_u64;
     for (index, (node, metrics)) in stage.nodes.iter().zip(metrics).enumerate() {
         for (partition, ns) in compute_by_partition(metrics) {
-            *compute.entry(partition).or_default() += ns;
+            let so_far: &mut u64 = compute.entry(partition).or_default();
+            *so_far = so_far.saturating_add(ns);
         }
-        wait = wait.saturating_add(node_wait(node, metrics));
+        wait = total([wait, node_wait(node, metrics)]);
         let rows = sum(metrics, "output_rows");
         if is_leaf(stage, index) {
-            figures.input_rows = figures.input_rows.saturating_add(rows);
+            figures.input_rows = total([figures.input_rows, rows]);
         }
-        figures.handled_rows = figures.handled_rows.saturating_add(rows);
-        figures.spilled_bytes += sum(metrics, "spilled_bytes");
-        figures.peak_memory_bytes += peak_memory(metrics);
+        figures.handled_rows = total([figures.handled_rows, rows]);
+        figures.spilled_bytes = total([figures.spilled_bytes, sum(metrics, "spilled_bytes")]);
+        figures.peak_memory_bytes = total([figures.peak_memory_bytes, peak_memory(metrics)]);
     }
     figures.compute_ns = compute.into_values().max().unwrap_or(0);
     figures.wait_ns = wait.min(duration_ns);
@@ -98,17 +99,20 @@ pub(super) fn is_leaf(stage: &StageProfile, index: usize) -> bool {
     next.is_none_or(|next| next.depth <= stage.nodes[index].depth)
 }
 
+/// A sum that ends at the largest number: profiles are files, and files may say anything.
+pub(crate) fn total(numbers: impl IntoIterator<Item = u64>) -> u64 {
+    numbers.into_iter().fold(0, u64::saturating_add)
+}
+
 /// The sum of a node's counts, times or gauges of one name.
 pub(super) fn sum(metrics: &[Metric], name: &str) -> u64 {
     let found = metrics.iter().filter(|metric| metric.name == name);
-    let numbers = found.filter_map(|metric| metric.value.number());
-    numbers.fold(0, u64::saturating_add)
+    total(found.filter_map(|metric| metric.value.number()))
 }
 
 /// How long a node itself computed, without its inputs.
 pub(super) fn compute(metrics: &[Metric]) -> u64 {
-    let compute = compute_by_partition(metrics).map(|(_, ns)| ns);
-    compute.fold(0, u64::saturating_add)
+    total(compute_by_partition(metrics).map(|(_, ns)| ns))
 }
 
 fn compute_by_partition(metrics: &[Metric]) -> impl Iterator<Item = (Option<usize>, u64)> {
@@ -130,8 +134,7 @@ fn peak_memory(metrics: &[Metric]) -> u64 {
         .iter()
         .filter(gauge)
         .filter(|m| m.name.contains("peak"));
-    let peak = peak.filter_map(|metric| metric.value.number()).sum();
-    match peak {
+    match total(peak.filter_map(|metric| metric.value.number())) {
         0 => sum(metrics, "mem_used"),
         peak => peak,
     }

@@ -148,7 +148,7 @@ impl QueryProfile {
         });
         if let Some(start) = starts.min() {
             let end = ends.max().unwrap_or(start);
-            profile.duration_ns = u64::try_from(end - start).unwrap_or(0);
+            profile.duration_ns = u64::try_from(end.saturating_sub(start)).unwrap_or(0);
             profile.started_unix_ns = u64::try_from(start).ok();
             profile.status = QueryStatus::Local;
         } else if values().any(|value| value.number().is_some_and(|number| number > 0)) {

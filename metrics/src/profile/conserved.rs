@@ -16,7 +16,8 @@ impl QueryProfile {
                 continue;
             };
             let known = reported.saturating_sub(dispatched);
-            let allowed = known + (known as f64 * CLOCK_RATES) as u64 + CLOCK_GRAIN_NS;
+            let apart = (known as f64 * CLOCK_RATES) as u64;
+            let allowed = known.saturating_add(apart).saturating_add(CLOCK_GRAIN_NS);
             if task.duration_ns > allowed {
                 faults.push(format!(
                     "task {task} ran for {} ns, and its report came {known} ns after it was sent",

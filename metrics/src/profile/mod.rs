@@ -11,6 +11,7 @@
 //! - Names that end in `_ns` are nanoseconds, and names in `_unix_ns` nanoseconds since 1970. All
 //!   other times are since the query began. What a coordinator measured and what a worker measured
 //!   come from two clocks; only `duration_ns` may be compared across machines.
+//! - Numbers are whole and go up to 2⁶⁴; JavaScript rounds those above 2⁵³.
 //! - What is unknown is left out: a task that has not started has no `started_unix_ns`.
 //! - A metric names its `kind`, which says how it merges: see [`Value`](metric::Value).
 //!

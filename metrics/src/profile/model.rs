@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::metric::{Metric, merged};
+use crate::analysis::total;
 
 /// A query, as it was when the profile was made: while it ran, or after.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -277,8 +278,7 @@ impl QueryProfile {
     /// Bytes that passed boundaries, all stages together: as encoded where they crossed the network,
     /// and where not, as they would weigh there without compression.
     pub fn exchanged_bytes(&self) -> u64 {
-        let bytes = self.tasks.iter().map(|task| task.output_bytes);
-        bytes.fold(0, u64::saturating_add)
+        total(self.tasks.iter().map(|task| task.output_bytes))
     }
 }
 

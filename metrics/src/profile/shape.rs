@@ -122,7 +122,9 @@ fn check_nodes(stage: &StageProfile, faults: &mut Vec<String>) {
         let parent = parent.and_then(|parent| stage.nodes.get(parent));
         let right = match parent {
             None => index == 0 && node.parent.is_none() && node.depth == 0,
-            Some(parent) => node.depth == parent.depth + 1 && parent.reads.is_none(),
+            Some(parent) => {
+                node.depth.checked_sub(1) == Some(parent.depth) && parent.reads.is_none()
+            }
         };
         if !right {
             faults.push(format!(

@@ -6,6 +6,7 @@ mod tree;
 use std::fmt;
 use std::io::IsTerminal;
 
+use crate::analysis::total;
 use crate::numbers::{bytes, count, plural, share, time};
 use crate::profile::QueryProfile;
 
@@ -65,7 +66,7 @@ impl Text<'_> {
             facts.push(plural(profile.workers.len(), "worker"));
             facts.push(format!("{} exchanged", bytes(profile.exchanged_bytes())));
         }
-        let spilled: u64 = figures.iter().map(|stage| stage.spilled_bytes).sum();
+        let spilled = total(figures.iter().map(|stage| stage.spilled_bytes));
         if spilled > 0 {
             facts.push(format!("{} spilled", bytes(spilled)));
         }

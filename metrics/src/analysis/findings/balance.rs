@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Finding, FindingKind};
 use crate::analysis::stages::median;
-use crate::analysis::tasks::{TaskFigures, is_leaf, sum};
+use crate::analysis::tasks::{TaskFigures, is_leaf, sum, total};
 use crate::numbers::{nanos, share, times};
 use crate::profile::{QueryProfile, StageProfile, TaskProfile, TaskState};
 
@@ -52,7 +52,7 @@ impl Comparison {
         };
         let ratio = |of: fn(&TaskFigures) -> u64| {
             // One more on both sides: nothing at all is not infinitely less than one row.
-            (of(&task.1) + 1) as f64 / (typical(of) + 1) as f64
+            (of(&task.1) as f64 + 1.0) / (typical(of) as f64 + 1.0)
         };
         let (own_ns, typical_ns) = (task.1.own_ns(), typical(TaskFigures::own_ns));
         let excess = own_ns.saturating_sub(typical_ns);
@@ -99,7 +99,7 @@ pub(super) fn skews(profile: &QueryProfile) -> Vec<Finding> {
         if !found.is_skew() {
             return None;
         }
-        let all: u64 = ran.iter().map(|(_, figures)| figures.input_rows).sum();
+        let all = total(ran.iter().map(|(_, figures)| figures.input_rows));
         let part = slowest.1.input_rows as f64 / all.max(1) as f64;
         let (task, id) = (slowest.0, stage.id);
         let text = format!(

@@ -1,7 +1,7 @@
 //! Operators that wrote to disk for lack of memory.
 
 use super::{Finding, FindingKind};
-use crate::analysis::tasks::{compute, sum};
+use crate::analysis::tasks::{compute, sum, total};
 use crate::numbers::{bytes, plural};
 use crate::profile::QueryProfile;
 use crate::profile::metric::Metric;
@@ -18,10 +18,10 @@ pub(super) fn spills(profile: &QueryProfile) -> Vec<Finding> {
                 .tasks_of(stage.id)
                 .filter_map(|task| task.nodes.get(index));
             let runs: Vec<&Vec<Metric>> = coordinator.into_iter().chain(tasks).collect();
-            let spilled = |metrics: &&&Vec<Metric>| sum(metrics, "spilled_bytes") > 0;
-            let spilling: Vec<_> = runs.iter().filter(spilled).collect();
-            let total = |name: &str| spilling.iter().map(|m| sum(m, name)).sum::<u64>();
-            if total("spilled_bytes") < MIN_BYTES {
+            let wrote = |metrics: &&&Vec<Metric>| sum(metrics, "spilled_bytes") > 0;
+            let spilling: Vec<_> = runs.iter().filter(wrote).collect();
+            let spilled = |name: &str| total(spilling.iter().map(|metrics| sum(metrics, name)));
+            if spilled("spilled_bytes") < MIN_BYTES {
                 continue;
             }
             let longest = spilling.iter().map(|metrics| compute(metrics)).max();
@@ -37,8 +37,8 @@ pub(super) fn spills(profile: &QueryProfile) -> Vec<Finding> {
             let text = format!(
                 "{} wrote {} to disk, in {}, {place}: it had less memory than it needed.",
                 node.name,
-                bytes(total("spilled_bytes")),
-                plural(total("spill_count") as usize, "file"),
+                bytes(spilled("spilled_bytes")),
+                plural(spilled("spill_count") as usize, "file"),
             );
             findings.push(Finding {
                 stage: Some(stage.id),

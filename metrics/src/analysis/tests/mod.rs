@@ -168,3 +168,31 @@ fn the_made_profile_is_consistent() {
     profile.invariants().unwrap();
     assert_eq!(profile.findings(), []);
 }
+
+#[test]
+fn the_largest_numbers_of_all_overflow_nothing() {
+    let mut profile = profile(&[USUAL; 2], &[USUAL; 2]);
+    let largest = |metrics: &mut Vec<Metric>| {
+        for metric in metrics.iter_mut() {
+            match &mut metric.value {
+                Value::Count { value } | Value::Gauge { value } => *value = u64::MAX,
+                Value::Time { ns } => *ns = u64::MAX,
+                _ => {}
+            }
+        }
+        let spilled = Value::Count { value: u64::MAX };
+        metrics.extend(["spilled_bytes", "spill_count"].map(|name| metric(name, spilled.clone())));
+    };
+    profile.duration_ns = u64::MAX;
+    for task in &mut profile.tasks {
+        (task.duration_ns, task.output_rows, task.output_bytes) = (u64::MAX, u64::MAX, u64::MAX);
+        task.reported_ns = Some(u64::MAX);
+        task.nodes.iter_mut().for_each(largest);
+    }
+    profile.coordinator.iter_mut().for_each(largest);
+    let text = profile.text().to_string();
+    assert!(text.contains("spill"), "{text}");
+    let _either = profile.invariants();
+    profile.stages[1].nodes[0].depth = usize::MAX;
+    assert!(profile.invariants().is_err());
+}
