@@ -8,10 +8,13 @@ use serde_json::{Value, json};
 
 const ROWS: u64 = 40_000_000;
 const BYTES: u64 = 655_360_000;
-const PARTITIONS: u64 = 4;
 
 /// A chain of stages, each read by the next and the last by the coordinator.
 fn chain(stages: usize, nodes: usize, tasks: usize) -> Value {
+    chain_of(stages, nodes, tasks, 4)
+}
+
+fn chain_of(stages: usize, nodes: usize, tasks: usize, partitions: u64) -> Value {
     let mut all = vec![json!({ "id": 0, "tasks": 0, "nodes": [
         { "depth": 0, "name": "DistributedExec", "text": "DistributedExec" },
         { "depth": 1, "parent": 0, "name": "NetworkCoalesceExec",
@@ -25,7 +28,7 @@ fn chain(stages: usize, nodes: usize, tasks: usize) -> Value {
         all.push(json!({ "id": stage, "tasks": tasks, "nodes": plan,
             "boundary": { "kind": "shuffle", "name": "NetworkShuffleExec" } }));
         for task in 0..tasks {
-            let metrics: Vec<Value> = (0..nodes).map(|_| metrics(1)).collect();
+            let metrics: Vec<Value> = (0..nodes).map(|_| metrics(1, partitions)).collect();
             of_tasks.push(json!({
                 "stage": stage, "task": task, "worker": worker(task), "status": "finished",
                 "dispatched_ns": 1_000, "reported_ns": 2_000_000, "started_unix_ns": 5,
@@ -39,7 +42,7 @@ fn chain(stages: usize, nodes: usize, tasks: usize) -> Value {
         "format": "flightpath-profile", "version": 1, "status": "finished", "sql": "SELECT 1",
         "query_id": "0190a3c4-7f00-7000-8000-000000000000", "duration_ns": 3_000_000,
         "output_rows": ROWS * tasks as u64, "workers": workers, "stages": all,
-        "coordinator": [[], metrics(tasks as u64)], "tasks": of_tasks,
+        "coordinator": [[], metrics(tasks as u64, partitions)], "tasks": of_tasks,
     })
 }
 
@@ -63,20 +66,20 @@ fn plan_node(stage: usize, node: usize, nodes: usize) -> Value {
     plan
 }
 
-/// What a node measured that had the rows of so many tasks.
-fn metrics(tasks: u64) -> Value {
+/// What a node measured that had the rows of so many tasks, in so many partitions.
+fn metrics(tasks: u64, partitions: u64) -> Value {
     let of = |partition: u64| {
         let metric = |name: &str, value: u64, of: &str| json!({ "name": name, "kind": "count", "value": value, "partition": partition, "of": of });
         vec![
-            metric("output_rows", tasks * ROWS / PARTITIONS, "rows"),
-            metric("exchange_bytes", tasks * BYTES / PARTITIONS, "bytes"),
+            metric("output_rows", tasks * ROWS / partitions, "rows"),
+            metric("exchange_bytes", tasks * BYTES / partitions, "bytes"),
             metric("output_batches", 7, "rows"),
             json!({ "name": "elapsed_compute", "kind": "time", "ns": 123_456_789 + partition,
                 "partition": partition, "of": "timing" }),
             json!({ "name": "exchange_wait", "kind": "time", "ns": 9_876 + partition, "partition": partition }),
         ]
     };
-    (0..PARTITIONS).flat_map(of).collect()
+    (0..partitions).flat_map(of).collect()
 }
 
 fn read(profile: &Value) -> QueryProfile {
@@ -183,10 +186,10 @@ fn a_usual_query_is_small_and_tells_of_every_partition() {
 }
 
 #[test]
-fn two_hundred_operators_and_a_thousand_tasks_fit() {
-    let sizes = [(25, 8, 40, "tasks"), (1, 198, 1_000, "totals")];
-    for (stages, nodes, tasks, detail) in sizes {
-        let profile = chain(stages, nodes, tasks);
+fn hundreds_of_operators_and_a_thousand_tasks_fit() {
+    let sizes = [(25, 8, 40, 4, "tasks"), (1, 70, 1_000, 1, "totals")];
+    for (stages, nodes, tasks, partitions, detail) in sizes {
+        let profile = chain_of(stages, nodes, tasks, partitions);
         let page = page(&profile);
         assert!(page.len() < 3_000_000, "{} bytes", page.len());
         assert_every_operator_is_there(&profile, &page);
@@ -195,6 +198,35 @@ fn two_hundred_operators_and_a_thousand_tasks_fit() {
         let rows = &data(&page)["stages"][1]["nodes"][0]["metrics"][0];
         assert_eq!(rows["total"], tasks as u64 * ROWS);
     }
+}
+
+#[test]
+fn the_largest_of_numbers_do_not_end_the_page() {
+    let mut profile = chain(2, 3, 2);
+    let largest = json!(u64::MAX);
+    profile["status"] = json!("cancelled");
+    profile["duration_ns"] = largest.clone();
+    for task in profile["tasks"].as_array_mut().unwrap() {
+        task["status"] = json!("cancelled");
+        task["dispatched_ns"] = json!(0);
+        for field in ["reported_ns", "duration_ns", "output_rows", "output_bytes"] {
+            task[field] = largest.clone();
+        }
+        let nodes = task["nodes"].as_array_mut().unwrap();
+        for metric in nodes
+            .iter_mut()
+            .flat_map(|node| node.as_array_mut().unwrap())
+        {
+            let field = if metric["kind"] == "time" {
+                "ns"
+            } else {
+                "value"
+            };
+            metric[field] = largest.clone();
+            metric["partition"] = json!(usize::MAX);
+        }
+    }
+    assert_every_operator_is_there(&profile, &page(&profile));
 }
 
 #[test]

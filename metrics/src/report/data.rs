@@ -3,15 +3,17 @@
 //! Texts that tables hold already are not repeated here. A large query has millions of readings:
 //! the finest level of detail that leaves the page small is taken, and the page says which.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 
 use super::view::{self, View};
+use crate::analysis::total;
 use crate::{Metric, MetricKind, StageProfile, Value};
 
 /// Of the page's bytes, what numbers may take.
 const BUDGET: usize = 1_400_000;
+
+/// Partitions past this many are counted with the last: so many bars nobody looks at.
+const MOST_PARTITIONS: usize = 4096;
 
 /// How much of the metrics is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -91,10 +93,12 @@ struct Series {
 
 /// The JSON, safe inside a script element.
 pub(super) fn json(view: &View<'_>) -> String {
+    let mut data = data(view);
     let mut text = String::new();
     for detail in DETAILS {
+        data.reduce(detail);
         // Nothing in it can fail to be written: no maps, no types that refuse.
-        text = serde_json::to_string(&data(view, detail)).unwrap_or_default();
+        text = serde_json::to_string(&data).unwrap_or_default();
         if text.len() <= BUDGET {
             break;
         }
@@ -103,15 +107,35 @@ pub(super) fn json(view: &View<'_>) -> String {
     text.replace('<', "\\u003c")
 }
 
-fn data<'a>(view: &View<'a>, detail: Detail) -> Data<'a> {
-    let stages = view.profile.stages.iter();
-    Data {
-        detail,
-        stages: stages.map(|stage| of_stage(view, stage, detail)).collect(),
+impl Data<'_> {
+    fn reduce(&mut self, detail: Detail) {
+        self.detail = detail;
+        let nodes = self.stages.iter_mut().flat_map(|stage| &mut stage.nodes);
+        for series in nodes.flat_map(|node| &mut node.metrics) {
+            let essential = matches!(series.name.as_str(), "output_rows" | "elapsed_compute");
+            match detail {
+                Detail::Partitions => {}
+                Detail::Tasks => {
+                    for (_, numbers) in &mut series.by {
+                        *numbers = vec![total(numbers.iter().copied())];
+                    }
+                }
+                Detail::Essential if essential => {}
+                Detail::Essential | Detail::Totals => series.by.clear(),
+            }
+        }
     }
 }
 
-fn of_stage<'a>(view: &View<'a>, stage: &'a StageProfile, detail: Detail) -> Stage<'a> {
+fn data<'a>(view: &View<'a>) -> Data<'a> {
+    let stages = view.profile.stages.iter();
+    Data {
+        detail: Detail::Partitions,
+        stages: stages.map(|stage| of_stage(view, stage)).collect(),
+    }
+}
+
+fn of_stage<'a>(view: &View<'a>, stage: &'a StageProfile) -> Stage<'a> {
     let tasks = view.profile.tasks_of(stage.id).map(|task| Task {
         id: view::task_id(task).trim_start_matches("task-").to_owned(),
         name: task.to_string(),
@@ -135,7 +159,7 @@ fn of_stage<'a>(view: &View<'a>, stage: &'a StageProfile, detail: Detail) -> Sta
             } else {
                 0.0
             },
-            metrics: series(view, stage.id, index, detail),
+            metrics: series(view, stage.id, index),
         }
     });
     Stage {
@@ -146,7 +170,7 @@ fn of_stage<'a>(view: &View<'a>, stage: &'a StageProfile, detail: Detail) -> Sta
     }
 }
 
-fn series(view: &View<'_>, stage: usize, node: usize, detail: Detail) -> Vec<Series> {
+fn series(view: &View<'_>, stage: usize, node: usize) -> Vec<Series> {
     let merged = view.profile.merged_metrics(stage, node);
     let merged = merged.iter().filter_map(|metric| {
         let (total, text) = match &metric.value {
@@ -157,14 +181,8 @@ fn series(view: &View<'_>, stage: usize, node: usize, detail: Detail) -> Vec<Ser
                 None => (None, Some(text(value))),
             },
         };
-        let essential = matches!(metric.name.as_str(), "output_rows" | "elapsed_compute");
-        let told = match detail {
-            Detail::Totals => false,
-            Detail::Essential => essential,
-            Detail::Tasks | Detail::Partitions => true,
-        };
         let by = match total {
-            Some(1..) if told => readings(view, stage, node, metric, detail == Detail::Partitions),
+            Some(1..) => readings(view, stage, node, metric),
             _ => Vec::new(),
         };
         Some(Series {
@@ -178,27 +196,22 @@ fn series(view: &View<'_>, stage: usize, node: usize, detail: Detail) -> Vec<Ser
     merged.collect()
 }
 
-fn readings(
-    view: &View<'_>,
-    stage: usize,
-    node: usize,
-    of: &Metric,
-    partitions: bool,
-) -> Vec<(usize, Vec<u64>)> {
+fn readings(view: &View<'_>, stage: usize, node: usize, of: &Metric) -> Vec<(usize, Vec<u64>)> {
     let coordinator = view.profile.coordinator.get(node).filter(|_| stage == 0);
-    let tasks = view
-        .profile
-        .tasks_of(stage)
-        .map(|task| task.nodes.get(node));
+    let tasks = view.profile.tasks_of(stage);
+    let tasks = tasks.map(|task| task.nodes.get(node));
     let measured = coordinator.into_iter().map(Some).chain(tasks);
     let by = measured.enumerate().filter_map(|(index, metrics)| {
-        let mut by_partition: BTreeMap<Option<usize>, u64> = BTreeMap::new();
         let same = |metric: &&Metric| metric.name == of.name && metric.labels == of.labels;
+        let mut numbers: Vec<u64> = Vec::new();
         for metric in metrics?.iter().filter(same) {
-            let partition = metric.partition.filter(|_| partitions);
-            *by_partition.entry(partition).or_default() += metric.value.number().unwrap_or(0);
+            let partition = metric.partition.unwrap_or(0).min(MOST_PARTITIONS - 1);
+            if numbers.len() <= partition {
+                numbers.resize(partition + 1, 0);
+            }
+            let number = metric.value.number().unwrap_or(0);
+            numbers[partition] = numbers[partition].saturating_add(number);
         }
-        let numbers: Vec<u64> = by_partition.into_values().collect();
         (!numbers.is_empty()).then_some((index, numbers))
     });
     by.collect()
@@ -238,7 +251,7 @@ fn text(value: &Value) -> String {
         } => format!(
             "{} of {} left out{}",
             count(*pruned),
-            count(pruned + matched),
+            count(pruned.saturating_add(*matched)),
             match fully_matched {
                 0 => String::new(),
                 fully => format!(", {} fully matched", count(*fully)),

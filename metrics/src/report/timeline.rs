@@ -108,7 +108,7 @@ fn bar<'a>(view: &View<'_>, index: usize, task: &'a TaskProfile) -> Bar<'a> {
     let sent = task.dispatched_ns.unwrap_or(0);
     let ended = match task.reported_ns {
         Some(reported) => reported.max(sent),
-        None if task.status.has_reported() => sent + task.duration_ns,
+        None if task.status.has_reported() => sent.saturating_add(task.duration_ns),
         None => view.profile.duration_ns.max(sent),
     };
     let started = ended.saturating_sub(task.duration_ns).max(sent);
@@ -117,7 +117,8 @@ fn bar<'a>(view: &View<'_>, index: usize, task: &'a TaskProfile) -> Bar<'a> {
     } else {
         started
     };
-    let working = (started + view.profile.task_figures(task).wait_ns).min(ended);
+    let wait = view.profile.task_figures(task).wait_ns;
+    let working = started.saturating_add(wait).min(ended);
     Bar {
         index,
         task,
@@ -166,9 +167,9 @@ impl Scale {
         while self.total / unit >= 100 {
             unit *= 10;
         }
-        let steps = [1, 2, 5, 10, 20].map(|factor| unit * factor);
+        let steps = [1, 2, 5, 10, 20].map(|factor: u64| factor.saturating_mul(unit));
         let step = steps.into_iter().find(|step| self.total / step <= 4);
-        step.unwrap_or(unit * 20)
+        step.unwrap_or(self.total)
     }
 }
 

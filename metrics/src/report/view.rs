@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::analysis::{Finding, StageFigures};
+use crate::analysis::{Finding, StageFigures, total};
 use crate::{NodeProfile, QueryProfile, StageProfile, TaskProfile};
 
 /// A profile with what a page says of it worked out.
@@ -57,10 +57,12 @@ impl<'a> View<'a> {
             };
             for metric in profile.merged_metrics(operator.stage, operator.node) {
                 let number = metric.value.number().unwrap_or(0);
+                // Metrics of one name that differ in labels add up.
+                let add = |sum: &mut u64| *sum = sum.saturating_add(number);
                 match metric.name.as_str() {
-                    "output_rows" => *numbers.rows.get_or_insert(0) += number,
-                    "exchange_bytes" => numbers.read_bytes += number,
-                    "spilled_bytes" => numbers.spilled_bytes += number,
+                    "output_rows" => add(numbers.rows.get_or_insert(0)),
+                    "exchange_bytes" => add(&mut numbers.read_bytes),
+                    "spilled_bytes" => add(&mut numbers.spilled_bytes),
                     _ => {}
                 }
             }
@@ -106,10 +108,10 @@ impl<'a> View<'a> {
         let mut numbers = StageNumbers {
             rows: self.profile.output_rows,
             bytes: 0,
-            read_bytes: nodes().map(|node| node.read_bytes).sum(),
+            read_bytes: total(nodes().map(|node| node.read_bytes)),
             durations: None,
             skew: None,
-            spilled_bytes: nodes().map(|node| node.spilled_bytes).sum(),
+            spilled_bytes: total(nodes().map(|node| node.spilled_bytes)),
             wait_ns: self.profile.coordinator_figures().wait_ns,
             share: nodes().map(|node| node.share).sum(),
         };
@@ -142,11 +144,11 @@ impl<'a> View<'a> {
     /// Most memory that the query can have held at once, as far as its nodes measured that.
     pub(super) fn peak_memory_bytes(&self) -> u64 {
         let stages = self.figures.values().map(|stage| stage.peak_memory_bytes);
-        stages.sum::<u64>() + self.profile.coordinator_figures().peak_memory_bytes
+        total(stages.chain([self.profile.coordinator_figures().peak_memory_bytes]))
     }
 
     pub(super) fn spilled_bytes(&self) -> u64 {
-        self.nodes.values().map(|node| node.spilled_bytes).sum()
+        total(self.nodes.values().map(|node| node.spilled_bytes))
     }
 }
 
