@@ -16,8 +16,6 @@ pub struct TaskFigures {
     pub wait_ns: u64,
     /// Rows that it read, through boundaries and from tables.
     pub input_rows: u64,
-    /// Rows that its nodes put out, all together: a join may make many of few.
-    pub handled_rows: u64,
     /// Bytes that it wrote to disk for lack of memory.
     pub spilled_bytes: u64,
     /// Most memory that its nodes can have held at once, as far as they measured that.
@@ -67,11 +65,9 @@ fn figures(stage: &StageProfile, metrics: &[Vec<Metric>], duration_ns: u64) -> T
             *so_far = so_far.saturating_add(ns);
         }
         wait = total([wait, node_wait(node, metrics)]);
-        let rows = sum(metrics, "output_rows");
         if is_leaf(stage, index) {
-            figures.input_rows = total([figures.input_rows, rows]);
+            figures.input_rows = total([figures.input_rows, sum(metrics, "output_rows")]);
         }
-        figures.handled_rows = total([figures.handled_rows, rows]);
         figures.spilled_bytes = total([figures.spilled_bytes, sum(metrics, "spilled_bytes")]);
         figures.peak_memory_bytes = total([figures.peak_memory_bytes, peak_memory(metrics)]);
     }
@@ -92,6 +88,22 @@ pub(super) fn node_wait(node: &NodeProfile, metrics: &[Metric]) -> u64 {
         .filter_map(|metric| metric.value.number())
         .max()
         .unwrap_or(0)
+}
+
+/// Rows that went into the node which computed longest in `task`, and came out of it: in `other`, a
+/// task of the same stage. Rows elsewhere do not explain its time; a join makes many of few.
+pub(super) fn rows_where_hot(stage: &StageProfile, task: &TaskProfile, other: &TaskProfile) -> u64 {
+    let nodes = 0..stage.nodes.len().min(task.nodes.len());
+    let Some(hot) = nodes.max_by_key(|index| compute(&task.nodes[*index])) else {
+        return 0;
+    };
+    let depth = stage.nodes[hot].depth;
+    let below = (hot + 1..stage.nodes.len()).take_while(|index| stage.nodes[*index].depth > depth);
+    let inputs = below.filter(|index| stage.nodes[*index].depth == depth + 1);
+    let metrics = inputs
+        .chain([hot])
+        .filter_map(|index| other.nodes.get(index));
+    total(metrics.map(|metrics| sum(metrics, "output_rows")))
 }
 
 pub(super) fn is_leaf(stage: &StageProfile, index: usize) -> bool {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Finding, FindingKind};
 use crate::analysis::stages::median;
-use crate::analysis::tasks::{TaskFigures, is_leaf, sum, total};
+use crate::analysis::tasks::{TaskFigures, is_leaf, rows_where_hot, sum, total};
 use crate::numbers::{nanos, share, times};
 use crate::profile::{QueryProfile, StageProfile, TaskProfile, TaskState};
 
@@ -45,25 +45,27 @@ struct Comparison {
 impl Comparison {
     /// `None` if there is nobody to compare with, or it costs too little.
     fn new(profile: &QueryProfile, task: &Ran<'_>, others: &[&Ran<'_>]) -> Option<Self> {
-        let typical = |of: fn(&TaskFigures) -> u64| {
-            let mut of_others: Vec<u64> = others.iter().map(|(_, other)| of(other)).collect();
+        let median_of = |of: &dyn Fn(&Ran<'_>) -> u64| {
+            let mut of_others: Vec<u64> = others.iter().map(|other| of(other)).collect();
             of_others.sort_unstable();
             median(&of_others)
         };
-        let ratio = |of: fn(&TaskFigures) -> u64| {
+        let ratio = |of: &dyn Fn(&Ran<'_>) -> u64| {
             // One more on both sides: nothing at all is not infinitely less than one row.
-            (of(&task.1) as f64 + 1.0) / (typical(of) as f64 + 1.0)
+            (of(task) as f64 + 1.0) / (median_of(of) as f64 + 1.0)
         };
-        let (own_ns, typical_ns) = (task.1.own_ns(), typical(TaskFigures::own_ns));
+        let stage = profile.stage(task.0.stage)?;
+        let own = |(_, figures): &Ran<'_>| figures.own_ns();
+        let (own_ns, typical_ns) = (own(task), median_of(&own));
         let excess = own_ns.saturating_sub(typical_ns);
         let weight = excess as f64 / profile.duration_ns.max(1) as f64;
         let matters = !others.is_empty() && excess >= MIN_EXCESS_NS && weight >= MIN_WEIGHT;
         matters.then(|| Self {
             own_ns,
             typical_ns,
-            time: ratio(TaskFigures::own_ns),
-            compute: ratio(|figures| figures.compute_ns),
-            rows: ratio(|figures| figures.handled_rows),
+            time: ratio(&own),
+            compute: ratio(&|(_, figures)| figures.compute_ns),
+            rows: ratio(&|(other, _)| rows_where_hot(stage, task.0, other)),
             weight,
         })
     }
