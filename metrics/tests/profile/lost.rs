@@ -1,71 +1,26 @@
 //! A worker that is gone before its tasks have reported.
 
-use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
-use flightpath_core::{Coordinator, SessionStateBuilderExt, StaticWorkers, Worker, WorkerServer};
+use flightpath_core::{Coordinator, SessionStateBuilderExt, StaticWorkers, Worker};
 use flightpath_metrics::{FindingKind, QueryStatus};
+use flightpath_testkit::{WorkerProcess, process};
 use futures::StreamExt;
 
 use crate::fixture::{Work, checked, config, plan, register, within, working};
 
-const ROLE: &str = "FLIGHTPATH_TEST_WORKER";
-
-/// Not a test, but what [`Process`] runs: a worker that ends with the process that started it.
+/// Not a test, but what [`WorkerProcess`] runs.
 #[test]
 #[ignore = "a worker for other tests"]
 fn serve_a_worker() {
-    if std::env::var_os(ROLE).is_none() {
-        return;
-    }
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let worker = working(Worker::builder(), Duration::from_micros(100)).build();
-    let server = runtime.block_on(WorkerServer::bind(address, worker, false));
-    println!("\nworker {}", server.as_ref().unwrap().url());
-    std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
+    process::serve(|| working(Worker::builder(), Duration::from_micros(100)).build()).unwrap();
 }
 
-/// A worker in a process of its own, killed when dropped.
-struct Process {
-    child: Child,
-    url: String,
-}
-
-impl Process {
-    fn start() -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "lost::serve_a_worker",
-                "--exact",
-                "--ignored",
-                "--nocapture",
-            ])
-            .env(ROLE, "")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let url = lines
-            .map_while(Result::ok)
-            .find_map(|line| line.strip_prefix("worker ").map(str::to_string))
-            .expect("the process says where it listens");
-        let url = url.trim_end_matches('/').to_string();
-        Self { child, url }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn start() -> WorkerProcess {
+    WorkerProcess::start("lost::serve_a_worker").unwrap()
 }
 
 fn session_on(urls: &[String]) -> SessionContext {
@@ -81,10 +36,10 @@ fn session_on(urls: &[String]) -> SessionContext {
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn tasks_of_a_killed_worker_are_missing_by_name() {
     within(60, async {
-        let mut processes = vec![Process::start(), Process::start()];
+        let mut processes = vec![start(), start()];
         let urls: Vec<String> = processes
             .iter()
-            .map(|process| process.url.clone())
+            .map(|process| process.url().to_string())
             .collect();
         let ctx = session_on(&urls);
         register(&ctx, "t", 20_000, |value| value);
@@ -115,8 +70,8 @@ async fn tasks_of_a_killed_worker_are_missing_by_name() {
 #[tokio::test]
 async fn a_query_that_reaches_no_worker_has_a_profile_without_tasks() {
     within(60, async {
-        let process = Process::start();
-        let url = process.url.clone();
+        let process = start();
+        let url = process.url().to_string();
         // Nobody listens there any more.
         drop(process);
         let ctx = session_on(std::slice::from_ref(&url));
