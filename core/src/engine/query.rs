@@ -10,13 +10,12 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::future::{join_all, try_join_all};
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use super::control::{Answer, Control};
 use super::exchange::{Routes, StreamReader};
 use super::proto::{self, DownKind, Route, Setting, headers_to_proto};
-use super::running::Running;
+use super::running::{Running, stage_span};
 use super::settings;
 use crate::config::FlightpathConfig;
 use crate::model::boundary::{
@@ -232,10 +231,12 @@ impl Query {
     }
 
     fn begin(&self, stage: &Stage, kind: BoundaryKind) {
-        self.shared.stages.lock().insert(
-            stage.id,
-            Running::new(stage.tasks, self.stage_span(stage, kind)),
-        );
+        let span = match self.shared.reader.config.trace_detail {
+            TraceDetail::Query => Span::none(),
+            _ => stage_span(&self.span, self.id(), stage, kind),
+        };
+        let running = Running::new(stage.tasks, span);
+        self.shared.stages.lock().insert(stage.id, running);
         self.parts.hooks.stage_begins(self.id(), stage, kind);
         let workers = self.shared.reader.routes.of(stage.id);
         let planned = workers.into_iter().enumerate().map(|(task, worker)| {
@@ -245,35 +246,6 @@ impl Query {
         let reports = &self.shared.reports;
         reports.plan_tasks(planned);
         reports.pair_stage(StageSlots::new(stage.id, &stage.plan));
-    }
-
-    fn stage_span(&self, stage: &Stage, kind: BoundaryKind) -> Span {
-        if self.shared.reader.config.trace_detail < TraceDetail::Stage {
-            return Span::none();
-        }
-        let span = tracing::info_span!(
-            parent: &self.span,
-            "stage",
-            otel.name = Empty,
-            flightpath.query.id = Empty,
-            flightpath.stage.id = number(stage.id),
-            flightpath.stage.task_count = number(stage.tasks),
-            flightpath.boundary.kind = kind.as_str(),
-            flightpath.stage.output_rows = Empty,
-            flightpath.stage.output_bytes = Empty,
-            flightpath.stage.task_duration.min = Empty,
-            flightpath.stage.task_duration.median = Empty,
-            flightpath.stage.task_duration.max = Empty,
-            flightpath.stage.slowest_task = Empty,
-            "error.type" = Empty,
-            otel.status_code = Empty,
-            otel.status_description = Empty,
-        );
-        if !span.is_disabled() {
-            span.record("otel.name", format!("stage {}", stage.id));
-            span.record("flightpath.query.id", tracing::field::display(self.id()));
-        }
-        span
     }
 
     /// What the trace of one part shows: all that was asked for, while the budget lasts.

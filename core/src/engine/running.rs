@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use tracing::Span;
+use tracing::field::Empty;
 
+use crate::model::boundary::BoundaryKind;
 use crate::model::outcome::{number, record_failure};
 use crate::model::report::{TaskReport, TaskStatus};
+use crate::model::stage::{QueryId, Stage};
 use crate::model::summary::median;
 
 /// What `error.type` is where nothing more is known.
@@ -84,4 +87,31 @@ impl Running {
         // A span ends when it is left for the last time.
         span.in_scope(|| {});
     }
+}
+
+/// Opens the span of a stage, in that of its query.
+pub(crate) fn stage_span(query: &Span, id: QueryId, stage: &Stage, kind: BoundaryKind) -> Span {
+    let span = tracing::info_span!(
+        parent: query,
+        "stage",
+        otel.name = Empty,
+        flightpath.query.id = Empty,
+        flightpath.stage.id = number(stage.id),
+        flightpath.stage.task_count = number(stage.tasks),
+        flightpath.boundary.kind = kind.as_str(),
+        flightpath.stage.output_rows = Empty,
+        flightpath.stage.output_bytes = Empty,
+        flightpath.stage.task_duration.min = Empty,
+        flightpath.stage.task_duration.median = Empty,
+        flightpath.stage.task_duration.max = Empty,
+        flightpath.stage.slowest_task = Empty,
+        "error.type" = Empty,
+        otel.status_code = Empty,
+        otel.status_description = Empty,
+    );
+    if !span.is_disabled() {
+        span.record("otel.name", format!("stage {}", stage.id));
+        span.record("flightpath.query.id", tracing::field::display(id));
+    }
+    span
 }
