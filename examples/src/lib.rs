@@ -8,6 +8,7 @@ use datafusion::common::Result;
 use flightpath_core::StageSummary;
 use flightpath_testkit::cli;
 use flightpath_tracing_bridge::{Role, Telemetry, init};
+use indicatif::HumanCount;
 use tracing_subscriber::filter::LevelFilter;
 
 /// Sends spans to where the `OTEL_*` variables say, and shows warnings on stderr.
@@ -118,15 +119,7 @@ pub fn human_bytes(bytes: u64) -> String {
 
 /// `1234567` as `1,234,567`.
 pub fn human_count(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    HumanCount(count).to_string()
 }
 
 /// Three digits and a unit: `12.3 ms`.
