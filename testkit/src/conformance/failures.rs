@@ -1,4 +1,4 @@
-//! What a wrapper does not do.
+//! What a wrapper does otherwise than its node.
 
 use std::error::Error;
 use std::fmt;
@@ -9,14 +9,14 @@ const SHOWN: usize = 300;
 /// A method that is not transparent, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Failure {
+pub struct Deviation {
     /// The method of `ExecutionPlan`, or what else was checked.
     pub method: &'static str,
     /// What is wrong, for people.
     pub problem: String,
 }
 
-impl Failure {
+impl Deviation {
     pub(super) fn of(method: &'static str, verdict: Result<(), String>) -> Option<Self> {
         let mut problem = verdict.err()?;
         if let Some((end, _)) = problem.char_indices().nth(SHOWN) {
@@ -30,10 +30,10 @@ impl Failure {
 ///
 /// Its `Debug` is its `Display`, a line for each failure, so that `unwrap` prints the list.
 #[derive(Clone)]
-pub struct Failures(Vec<Failure>);
+pub struct Failures(Vec<Deviation>);
 
 impl Failures {
-    pub(super) fn none_of(failures: Vec<Failure>) -> Result<(), Self> {
+    pub(super) fn none_of(failures: Vec<Deviation>) -> Result<(), Self> {
         match failures.is_empty() {
             true => Ok(()),
             false => Err(Self(failures)),
@@ -41,7 +41,7 @@ impl Failures {
     }
 
     /// The failures, in the order of checks; at least one.
-    pub fn iter(&self) -> impl Iterator<Item = &Failure> {
+    pub fn iter(&self) -> impl Iterator<Item = &Deviation> {
         self.0.iter()
     }
 
@@ -56,7 +56,7 @@ impl Failures {
 impl fmt::Display for Failures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the wrapper is not transparent:")?;
-        for Failure { method, problem } in self.iter() {
+        for Deviation { method, problem } in self.iter() {
             write!(f, "\n  {method} {problem}")?;
         }
         Ok(())

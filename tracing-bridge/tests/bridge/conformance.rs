@@ -21,7 +21,9 @@ type Plan = Arc<dyn ExecutionPlan>;
 
 #[tokio::test]
 async fn the_wrapper_of_metrics_passes() -> Result<(), Failures> {
-    check(|node| Arc::new(MetricsWrapperExec::new(node, MetricsSlot::new()))).await
+    let wrap = |node| Arc::new(MetricsWrapperExec::new(node, MetricsSlot::new())) as Plan;
+    assert_eq!(check(wrap).await?, []);
+    Ok(())
 }
 
 #[tokio::test]
@@ -49,31 +51,34 @@ async fn an_ignorant_wrapper_passes_once_it_is_made_transparent() -> Result<(), 
         !methods.contains(&"properties") && !methods.contains(&"execute"),
         "{failures}"
     );
-    check(move |node| Arc::new(TransparentExec::new(node, Arc::new(ignorant)))).await
+    let transparent = move |node| Arc::new(TransparentExec::new(node, Arc::new(ignorant))) as Plan;
+    assert_eq!(check(transparent).await?, []);
+    Ok(())
 }
 
 /// It takes whatever comes back for its node; what that means is told at [`TransparentExec`].
 #[tokio::test]
-async fn instrumented_exec_passes_but_for_nodes_that_move_or_go_away() {
-    let failures = check(instrumented()).await.unwrap_err();
-    let problems: Vec<String> = failures
+async fn instrumented_exec_passes() -> Result<(), Failures> {
+    let deviations = check(instrumented()).await?;
+    let methods: Vec<_> = deviations
         .iter()
-        .map(|failure| format!("{} {}", failure.method, failure.problem))
+        .map(|deviation| deviation.method)
         .collect();
-    assert_eq!(
-        problems,
-        [
-            "try_swapping_with_projection wraps what is left of the projection, and leaves the \
-             node bare",
-            "handle_child_pushdown_result wraps the child of a node that removed itself",
-        ]
-    );
+    let tolerated = [
+        "try_swapping_with_projection",
+        "handle_child_pushdown_result",
+    ];
+    assert_eq!(methods, tolerated, "{deviations:?}");
+    Ok(())
 }
 
 #[tokio::test]
-async fn instrumented_exec_passes_in_a_transparent_one() -> Result<(), Failures> {
+async fn instrumented_exec_in_a_transparent_one_has_no_deviation() -> Result<(), Failures> {
     let instrumented = Arc::new(instrumented());
-    check(move |node| Arc::new(TransparentExec::new(node, instrumented.clone()))).await
+    let transparent =
+        move |node| Arc::new(TransparentExec::new(node, instrumented.clone())) as Plan;
+    assert_eq!(check(transparent).await?, []);
+    Ok(())
 }
 
 /// Puts `InstrumentedExec` around one node. Its rule wraps whole plans, and it has no public
