@@ -385,15 +385,15 @@ impl TaskEnds for Ends {
         let hooks = Arc::clone(&self.hooks);
         query.reporting.begin();
         let span = task.span.clone();
-        spawn(
-            async move {
-                let report = encode_report(&task.report(hooks.as_ref()).await, &codecs);
-                query.failing.done().await;
-                query.tell(UpKind::Report(report)).await;
-                query.reporting.end();
-            }
-            .instrument(span),
-        );
+        spawn(async move {
+            // The span ends here: with the report, that of the stage may end.
+            let report = task.report(hooks.as_ref()).instrument(span).await;
+            query.failing.done().await;
+            query
+                .tell(UpKind::Report(encode_report(&report, &codecs)))
+                .await;
+            query.reporting.end();
+        });
     }
 }
 
