@@ -99,7 +99,7 @@ pub(crate) async fn serve(
         Err(status) => query.stop(status.message(), |_| true),
     };
     // With the coordinator gone nobody takes the reports, and the stream is closed: they fail fast.
-    query.reporting.done().await;
+    query.reporting.none().await;
     let ended = match reason {
         Ok(_) => {
             query.tell(UpKind::Done(Empty {})).await;

@@ -9,12 +9,13 @@
 
 mod actions;
 mod control;
+mod going;
 mod query;
 mod server;
 mod service;
+mod stoppable;
 mod stream;
 mod task;
-mod yielding;
 
 use std::sync::Arc;
 

@@ -13,9 +13,10 @@ use tokio::sync::watch;
 use tracing::{Instrument, Span};
 
 use super::control::Up;
+use super::going::Going;
+use super::stoppable::stoppable;
 use super::stream::local_stream;
 use super::task::{Task, TaskEnds};
-use super::yielding::yielding;
 use crate::config::FlightpathConfig;
 use crate::engine::connect::Connections;
 use crate::engine::exchange::{LocalStreams, StreamReader};
@@ -161,28 +162,10 @@ pub(crate) struct WorkerQuery {
     reader: StreamReader,
     pub(crate) tasks: DashMap<TaskKey, Arc<Task>>,
     up: Up,
-    pub(crate) reporting: Reporting,
-    /// Failures go before reports: with the last report a stage has ended.
-    failing: Reporting,
-}
-
-/// How many tasks have ended, and not yet reported.
-#[derive(Debug, Default)]
-pub(crate) struct Reporting(watch::Sender<usize>);
-
-impl Reporting {
-    fn begin(&self) {
-        self.0.send_modify(|count| *count += 1);
-    }
-
-    fn end(&self) {
-        self.0.send_modify(|count| *count = count.saturating_sub(1));
-    }
-
-    pub(crate) async fn done(&self) {
-        // The sender is in `self`.
-        let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
-    }
+    /// Messages of tasks that failed or ended, and are not sent yet.
+    pub(super) reporting: Going,
+    /// Those of failures, which go before reports: with the last report a stage has ended.
+    failing: Going,
 }
 
 impl WorkerQuery {
@@ -210,8 +193,8 @@ impl WorkerQuery {
             reader,
             tasks: DashMap::new(),
             up,
-            reporting: Reporting::default(),
-            failing: Reporting::default(),
+            reporting: Going::default(),
+            failing: Going::default(),
         })
     }
 
@@ -260,13 +243,13 @@ impl WorkerQuery {
                 .hooks
                 .task_span(self.task_span(&key), &key, &headers),
         };
+        let streams = Going::default();
         let plan = {
             let _inside = span.enter();
             caught("wrapping a plan", || {
-                let plan = yielding(plan)?;
-                registry
-                    .hooks
-                    .wrap_plan(plan, Some((&key, &headers)), trace)
+                let task = Some((&key, &headers));
+                let plan = registry.hooks.wrap_plan(plan, task, trace)?;
+                stoppable(plan, &streams)
             })?
         };
         let ends = Ends {
@@ -280,7 +263,7 @@ impl WorkerQuery {
         let config = self.context.session_config().clone();
         let config = config.with_extension(Arc::new(ExchangeHandle(Arc::new(reader))));
         let context = settings::derived(&self.context, config, Some(key.to_string()));
-        let task = Task::new(key, plan, Arc::new(context), span, Arc::new(ends));
+        let task = Task::new(key, plan, streams, Arc::new(context), span, Arc::new(ends));
         match self.tasks.entry(key) {
             Entry::Occupied(_) => exec_err!("task {key} is here already"),
             Entry::Vacant(vacant) => {
@@ -368,12 +351,10 @@ impl TaskEnds for Ends {
             key: Some(encode_key(key)),
             error: encode_error(error, Some(&query.origin(key))),
         });
-        query.reporting.begin();
-        query.failing.begin();
+        let going = [query.reporting.one(), query.failing.one()];
         spawn(async move {
             query.tell(failed).await;
-            query.failing.end();
-            query.reporting.end();
+            drop(going);
         });
     }
 
@@ -383,16 +364,16 @@ impl TaskEnds for Ends {
         };
         let (task, codecs) = (Arc::clone(task), self.codecs.clone());
         let hooks = Arc::clone(&self.hooks);
-        query.reporting.begin();
+        let reporting = query.reporting.one();
         let span = task.span.clone();
         spawn(async move {
             // The span ends here: with the report, that of the stage may end.
             let report = task.report(hooks.as_ref()).instrument(span).await;
-            query.failing.done().await;
+            query.failing.none().await;
             query
                 .tell(UpKind::Report(encode_report(&report, &codecs)))
                 .await;
-            query.reporting.end();
+            drop(reporting);
         });
     }
 }

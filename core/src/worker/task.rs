@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tracing::{Instrument, Span};
 
+use super::going::Going;
 use crate::model::hooks::Hooks;
 use crate::model::outcome::{is_cancellation, number, record_failure};
 use crate::model::report::{TaskReport, TaskStatus};
@@ -27,6 +28,9 @@ use crate::wire::plan::caught;
 /// Batches between a task and a reader of it. What more a reader may lag behind is the window of
 /// its stream.
 const PARTITION_BUFFER: usize = 1;
+
+/// How long a report waits for what operators have spawned and let go of: it ends at its next await.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// Told when a task begins and ends.
 pub(crate) trait TaskEnds: Send + Sync {
@@ -43,6 +47,8 @@ pub(crate) trait TaskEnds: Send + Sync {
 pub(crate) struct Task {
     pub(crate) key: TaskKey,
     pub(crate) span: Span,
+    /// Of the nodes of its plan.
+    streams: Going,
     context: Arc<TaskContext>,
     schema: SchemaRef,
     partitions: usize,
@@ -86,9 +92,11 @@ impl fmt::Debug for Task {
 }
 
 impl Task {
-    pub(crate) fn new(
+    /// `streams` counts those of the plan's nodes.
+    pub(super) fn new(
         key: TaskKey,
         plan: Arc<dyn ExecutionPlan>,
+        streams: Going,
         context: Arc<TaskContext>,
         span: Span,
         ends: Arc<dyn TaskEnds>,
@@ -97,6 +105,7 @@ impl Task {
         Self {
             key,
             span,
+            streams,
             context,
             schema: plan.schema(),
             partitions,
@@ -269,16 +278,17 @@ impl Task {
     }
 
     /// The report of a task that has ended. Waits until nothing of it runs, so that what its
-    /// nodes counted is complete.
+    /// nodes counted is complete, and their spans end before its own.
     pub(crate) async fn report(&self, hooks: &dyn Hooks) -> TaskReport {
         let mut jobs = std::mem::take(&mut self.state.lock().jobs);
         jobs.shutdown().await;
+        let _late = tokio::time::timeout(LINGER, self.streams.none()).await;
         let mut state = self.state.lock();
         let plan = state.plan.take();
         let status = state.status();
         let duration = match (state.started, state.ended) {
             (Some((_, started)), Some(ended)) => ended - started,
-            _ => std::time::Duration::ZERO,
+            _ => Duration::ZERO,
         };
         let started = state.started.map(|(at, _)| at);
         let (rows, bytes) = (
