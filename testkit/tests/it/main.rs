@@ -18,6 +18,7 @@ mod harness;
 mod hooks;
 mod inline_tables;
 mod joins;
+mod late_work;
 mod limits;
 mod listening;
 mod local_exchange;
