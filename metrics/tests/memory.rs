@@ -11,7 +11,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use flightpath_core::{DistributedExec, FlightpathConfig, SessionStateBuilderExt, find_layer};
-use flightpath_metrics::export::{Destination, MetricsExport, MetricsSettings, Role};
+use flightpath_metrics::export::{MetricsExport, MetricsSettings, Role};
 use flightpath_testkit::Cluster;
 use futures::StreamExt;
 
@@ -71,7 +71,7 @@ async fn run(ctx: &SessionContext, query: usize) {
 }
 
 async fn ten_thousand_queries() {
-    let settings = MetricsSettings::new(Role::Worker, Destination::Nowhere);
+    let settings = MetricsSettings::new(Role::Worker);
     let metrics = MetricsExport::start(&settings).unwrap();
     let cluster = Cluster::start_with(1, |builder| builder.with_hooks(metrics.hooks()));
     let cluster = cluster.await.unwrap();

@@ -82,7 +82,7 @@
 //! | feature | default | what it adds |
 //! |---|---|---|
 //! | `sql` | yes | [`TracedSql`] |
-//! | `tls` | yes | OTLP over gRPC to https endpoints |
+//! | `tls` | yes | OTLP to https endpoints |
 
 mod hooks;
 mod operator;

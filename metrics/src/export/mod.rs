@@ -39,16 +39,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result};
-use opentelemetry::KeyValue;
 use opentelemetry::metrics::MeterProvider;
-use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 use prometheus::Registry;
 use tokio::runtime::Runtime;
 
 pub use endpoint::MetricsServer;
+pub use flightpath_otlp::{Endpoint, Protocol, Role};
 pub use hooks::MetricsHooks;
-pub use settings::{Destination, MetricsSettings, Protocol, Role};
+pub use settings::MetricsSettings;
 
 /// Measures this process and brings what it measured to others, as long as it lives.
 ///
@@ -79,26 +78,24 @@ impl MetricsExport {
     /// If the endpoint is no URL, or needs what this build does not have.
     pub fn start(settings: &MetricsSettings) -> Result<Self> {
         let registry = Registry::new();
-        let mut provider = SdkMeterProvider::builder().with_resource(resource(settings));
+        let resource = flightpath_otlp::resource(settings.default_service_name());
+        let mut provider = SdkMeterProvider::builder().with_resource(resource);
         let mut runtime = None;
-        if !settings.disabled {
+        if !settings.is_disabled() {
             let pulled = opentelemetry_prometheus::exporter()
                 .with_registry(registry.clone())
                 .scope_info_enabled(false)
                 .build()
                 .map_err(|error| DataFusionError::External(error.into()))?;
             provider = provider.with_reader(pulled);
-            match &settings.destination {
-                Destination::Nowhere => {}
-                Destination::Console => {
-                    let exporter = opentelemetry_stdout::MetricExporter::default();
-                    provider = provider.with_reader(PeriodicReader::builder(exporter).build());
-                }
-                Destination::Otlp(protocol, endpoint) => {
-                    let (exporter, own) = push::otlp(*protocol, endpoint)?;
-                    provider = provider.with_reader(PeriodicReader::builder(exporter).build());
-                    runtime = Some(own);
-                }
+            if settings.console() {
+                let exporter = opentelemetry_stdout::MetricExporter::default();
+                provider = provider.with_reader(PeriodicReader::builder(exporter).build());
+            }
+            if let Some(endpoint) = settings.endpoint() {
+                let (exporter, own) = push::otlp(endpoint)?;
+                provider = provider.with_reader(PeriodicReader::builder(exporter).build());
+                runtime = Some(own);
             }
         }
         let provider = provider.build();
@@ -170,19 +167,4 @@ impl Drop for MetricsExport {
             runtime.shutdown_background();
         }
     }
-}
-
-fn resource(settings: &MetricsSettings) -> Resource {
-    let host = gethostname::gethostname();
-    let mut attributes = vec![
-        KeyValue::new("host.name", host.to_string_lossy().into_owned()),
-        KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
-        KeyValue::new("service.instance.id", uuid::Uuid::now_v7().to_string()),
-        KeyValue::new("process.pid", i64::from(std::process::id())),
-    ];
-    // Where the environment names the service, the SDK reads it by itself.
-    if let Some(name) = settings.service_name {
-        attributes.push(KeyValue::new("service.name", name));
-    }
-    Resource::builder().with_attributes(attributes).build()
 }

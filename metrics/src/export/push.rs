@@ -4,81 +4,38 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use datafusion::common::{DataFusionError, Result};
-use opentelemetry_otlp::{
-    ExporterBuildError, MetricExporter, MetricExporterBuilder, TonicExporterBuilderSet,
-    WithExportConfig,
-};
+use flightpath_otlp::{Endpoint, Protocol};
+use opentelemetry_otlp::MetricExporter;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::metrics::Temporality;
 use opentelemetry_sdk::metrics::data::ResourceMetrics;
 use opentelemetry_sdk::metrics::exporter::PushMetricExporter;
 use tokio::runtime::Runtime;
 
-use super::settings::Protocol;
-
-/// An exporter to an endpoint, and the runtime that its connection lives in: the reader exports
-/// from a thread of its own, where there is none, and a program's runtime may be busy, or gone.
-pub(super) fn otlp(
-    protocol: Protocol,
-    endpoint: &str,
-) -> Result<(impl PushMetricExporter + use<>, Runtime)> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("flightpath-metrics")
-        .enable_all()
-        .build()?;
+/// An exporter to an endpoint, and the runtime that its connection lives in.
+pub(super) fn otlp(endpoint: &Endpoint) -> Result<(impl PushMetricExporter + use<>, Runtime)> {
+    let runtime = flightpath_otlp::runtime("flightpath-metrics")?;
     let exporter = {
         let _inside = runtime.enter();
-        exporter(protocol, endpoint)
+        exporter(endpoint)
     };
-    let exporter = exporter.map_err(|error| {
-        let context = format!("cannot send metrics to {endpoint}");
-        DataFusionError::External(error.into()).context(context)
-    })?;
+    let exporter = exporter
+        .map_err(|error| error.context(format!("cannot send metrics to {}", endpoint.url())))?;
     let told = Told {
         exporter,
-        endpoint: endpoint.to_owned(),
+        endpoint: endpoint.url().to_owned(),
         warned: AtomicBool::new(false),
     };
     Ok((told, runtime))
 }
 
-fn exporter(
-    protocol: Protocol,
-    endpoint: &str,
-) -> std::result::Result<MetricExporter, ExporterBuildError> {
-    let https = endpoint.to_ascii_lowercase().starts_with("https://");
+fn exporter(endpoint: &Endpoint) -> Result<MetricExporter> {
     let builder = MetricExporter::builder();
-    match protocol {
-        Protocol::Grpc if https => with_tls(builder.with_tonic().with_endpoint(endpoint))?.build(),
-        Protocol::Grpc => builder.with_tonic().with_endpoint(endpoint).build(),
-        // The blocking HTTP client comes without TLS, which would need a toolchain for C.
-        Protocol::HttpProtobuf if https => Err(ExporterBuildError::InvalidConfiguration(
-            "https works with the protocol grpc, and http/protobuf with http alone".to_owned(),
-        )),
-        Protocol::HttpProtobuf => builder
-            .with_http()
-            .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
-            .with_endpoint(endpoint)
-            .build(),
-    }
-}
-
-type Grpc = MetricExporterBuilder<TonicExporterBuilderSet>;
-
-#[cfg(feature = "tls")]
-fn with_tls(builder: Grpc) -> std::result::Result<Grpc, ExporterBuildError> {
-    use opentelemetry_otlp::WithTonicConfig;
-    use opentelemetry_otlp::tonic_types::transport::ClientTlsConfig;
-
-    Ok(builder.with_tls_config(ClientTlsConfig::new().with_enabled_roots()))
-}
-
-#[cfg(not(feature = "tls"))]
-fn with_tls(_builder: Grpc) -> std::result::Result<Grpc, ExporterBuildError> {
-    Err(ExporterBuildError::InvalidConfiguration(
-        "https needs the feature tls of flightpath-metrics".to_owned(),
-    ))
+    let exporter = match endpoint.protocol() {
+        Protocol::Grpc => endpoint.over_grpc(builder.with_tonic())?.build(),
+        Protocol::HttpProtobuf => endpoint.over_http(builder.with_http())?.build(),
+    };
+    exporter.map_err(|error| DataFusionError::External(error.into()))
 }
 
 /// Tells of the first time that sending fails, and of no other until it has gone well again.

@@ -14,7 +14,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use flightpath_core::{
     DistributedExec, FlightpathConfig, QueryReports, SessionStateBuilderExt, find_layer,
 };
-use flightpath_metrics::export::{Destination, MetricsExport, MetricsSettings, Protocol, Role};
+use flightpath_metrics::export::{Endpoint, MetricsExport, MetricsSettings, Protocol, Role};
 use flightpath_testkit::Cluster;
 use flightpath_testkit::collector::Collector;
 
@@ -37,13 +37,13 @@ pub(crate) async fn within<T>(seconds: u64, work: impl Future<Output = T>) -> T 
 
 /// Sends to this collector over gRPC.
 pub(crate) fn over_grpc(collector: &Collector) -> MetricsExport {
-    let destination = Destination::Otlp(Protocol::Grpc, collector.endpoint());
-    MetricsExport::start(&MetricsSettings::new(Role::Worker, destination)).unwrap()
+    let endpoint = Endpoint::new(collector.endpoint(), Protocol::Grpc);
+    MetricsExport::start(&MetricsSettings::new(Role::Worker).with_endpoint(endpoint)).unwrap()
 }
 
 /// Sends nowhere.
 pub(crate) fn unsent() -> MetricsExport {
-    MetricsExport::start(&MetricsSettings::new(Role::Worker, Destination::Nowhere)).unwrap()
+    MetricsExport::start(&MetricsSettings::new(Role::Worker)).unwrap()
 }
 
 /// Two workers and a coordinator that share these metrics.

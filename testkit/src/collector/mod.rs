@@ -41,6 +41,7 @@
 //! # }
 //! ```
 
+mod encrypted;
 mod metric;
 mod receive;
 mod trace;
@@ -55,6 +56,7 @@ pub use metric::{Metric, MetricKind, MetricValue, Point};
 pub use trace::{SpanRef, Trace};
 pub use unexpected::Unexpected;
 
+use encrypted::{Encrypted, Identity};
 use receive::Received;
 use tokio::sync::oneshot;
 
@@ -69,6 +71,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct Collector {
     address: SocketAddr,
+    /// What its clients have to trust, if it is one of https.
+    certificate: Option<String>,
     received: Arc<Received>,
     patience: Duration,
     stop: Option<oneshot::Sender<()>>,
@@ -81,6 +85,18 @@ impl Collector {
     /// # Errors
     /// If there is no free port, or no thread.
     pub fn start() -> std::io::Result<Self> {
+        Self::listen(false)
+    }
+
+    /// Starts to listen for https alone, with a [`certificate`](Self::certificate) that nobody else knows.
+    ///
+    /// # Errors
+    /// If there is no free port, or no thread.
+    pub fn start_encrypted() -> std::io::Result<Self> {
+        Self::listen(true)
+    }
+
+    fn listen(encrypted: bool) -> std::io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -89,11 +105,21 @@ impl Collector {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
+        let identity = encrypted.then(|| Identity::of(address)).transpose()?;
+        let (acceptor, certificate) = identity
+            .map(|identity| (identity.acceptor, identity.certificate))
+            .unzip();
         let (stop, stopped) = oneshot::channel();
         let serve = async move {
             let listener = tokio::net::TcpListener::from_std(listener)?;
+            let ended = async {
+                match acceptor {
+                    Some(acceptor) => axum::serve(Encrypted { listener, acceptor }, routes).await,
+                    None => axum::serve(listener, routes).await,
+                }
+            };
             tokio::select! {
-                ended = axum::serve(listener, routes) => ended,
+                ended = ended => ended,
                 // Not gracefully: exporters keep their connections open.
                 _ = stopped => Ok(()),
             }
@@ -107,6 +133,7 @@ impl Collector {
             })?;
         Ok(Self {
             address,
+            certificate,
             received,
             patience: PATIENCE,
             stop: Some(stop),
@@ -123,17 +150,26 @@ impl Collector {
     /// Where it listens: the endpoint for gRPC, and for HTTP what `OTEL_EXPORTER_OTLP_ENDPOINT`
     /// is set to.
     pub fn endpoint(&self) -> String {
-        format!("http://{}", self.address)
+        let scheme = match self.certificate {
+            Some(_) => "https",
+            None => "http",
+        };
+        format!("{scheme}://{}", self.address)
     }
 
     /// Where it takes traces over HTTP, for exporters that want the whole URL.
     pub fn http_traces(&self) -> String {
-        format!("http://{}{}", self.address, receive::TRACES)
+        format!("{}{}", self.endpoint(), receive::TRACES)
     }
 
     /// Where it takes metrics over HTTP, for exporters that want the whole URL.
     pub fn http_metrics(&self) -> String {
-        format!("http://{}{}", self.address, receive::METRICS)
+        format!("{}{}", self.endpoint(), receive::METRICS)
+    }
+
+    /// What exporters have to trust, as PEM, if it listens for https.
+    pub fn certificate(&self) -> Option<&str> {
+        self.certificate.as_deref()
     }
 
     /// How many spans have arrived, of all traces.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use flightpath_otlp::{Endpoint, Protocol};
 use flightpath_testkit::collector::{Collector, MetricKind, MetricValue, Trace, Unexpected};
 use opentelemetry::metrics::MeterProvider;
 use opentelemetry::trace::{
@@ -35,9 +36,9 @@ fn over_grpc(collector: &Collector) -> SpanExporter {
 }
 
 fn over_http(collector: &Collector) -> SpanExporter {
-    let builder = SpanExporter::builder().with_http();
-    let builder = builder.with_endpoint(collector.http_traces());
-    builder.build().unwrap()
+    let endpoint = Endpoint::new(collector.http_traces(), Protocol::HttpProtobuf);
+    let builder = endpoint.over_http(SpanExporter::builder().with_http());
+    builder.unwrap().build().unwrap()
 }
 
 /// A query with one stage of two tasks, the second of which failed, and a reader of both.
@@ -174,12 +175,11 @@ async fn a_trace_whose_root_is_missing_is_not_complete() {
 async fn metrics_arrive_over_both_and_the_last_value_stays() -> Result<(), Unexpected> {
     let collector = collector();
     let grpc = MetricExporter::builder().with_tonic();
-    let http = MetricExporter::builder().with_http();
+    let http = Endpoint::new(collector.http_metrics(), Protocol::HttpProtobuf);
+    let http = http.over_http(MetricExporter::builder().with_http());
     let exporters = [
         grpc.with_endpoint(collector.endpoint()).build().unwrap(),
-        http.with_endpoint(collector.http_metrics())
-            .build()
-            .unwrap(),
+        http.unwrap().build().unwrap(),
     ];
     for (exporter, protocol) in exporters.into_iter().zip(["grpc", "http"]) {
         let provider = SdkMeterProvider::builder()

@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use datafusion::common::{DataFusionError, Result};
-use opentelemetry_otlp::{
-    ExporterBuildError, SpanExporter, SpanExporterBuilder, TonicExporterBuilderSet,
-    WithExportConfig,
-};
+use flightpath_otlp::{Endpoint, Protocol};
+use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter as SpanExport};
 
-use super::settings::{OtlpSettings, Protocol};
+use super::settings::OtlpSettings;
 
 /// What the settings name.
 #[derive(Debug)]
@@ -24,11 +22,9 @@ impl Exporters {
     /// # Errors
     /// If the endpoint is no URL, or needs what this build does not have.
     pub(super) fn new(settings: &OtlpSettings) -> Result<Self> {
-        let otlp = settings.endpoint().map(|endpoint| {
-            otlp(endpoint, settings.protocol()).map_err(|error| {
-                let context = format!("cannot send spans to {endpoint}");
-                DataFusionError::External(error.into()).context(context)
-            })
+        let otlp = settings.otlp().map(|endpoint| {
+            let context = || format!("cannot send spans to {}", endpoint.url());
+            otlp(endpoint).map_err(|error| error.context(context()))
         });
         Ok(Self {
             otlp: otlp.transpose()?,
@@ -37,47 +33,13 @@ impl Exporters {
     }
 }
 
-fn otlp(endpoint: &str, protocol: Protocol) -> Result<SpanExporter, ExporterBuildError> {
-    let https = endpoint
-        .get(..8)
-        .is_some_and(|start| start.eq_ignore_ascii_case("https://"));
+fn otlp(endpoint: &Endpoint) -> Result<SpanExporter> {
     let builder = SpanExporter::builder();
-    match protocol {
-        Protocol::Grpc => {
-            let builder = builder.with_tonic().with_endpoint(endpoint);
-            match https {
-                true => with_tls(builder)?,
-                false => builder,
-            }
-            .build()
-        }
-        // What could do it in the HTTP client builds with much of a C toolchain only.
-        Protocol::HttpProtobuf if https => Err(ExporterBuildError::InvalidConfiguration(
-            "https works with the protocol grpc, and http/protobuf with http alone".to_string(),
-        )),
-        Protocol::HttpProtobuf => builder
-            .with_http()
-            .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
-            .with_endpoint(endpoint)
-            .build(),
-    }
-}
-
-type Grpc = SpanExporterBuilder<TonicExporterBuilderSet>;
-
-#[cfg(feature = "tls")]
-fn with_tls(builder: Grpc) -> Result<Grpc, ExporterBuildError> {
-    use opentelemetry_otlp::WithTonicConfig;
-    use opentelemetry_otlp::tonic_types::transport::ClientTlsConfig;
-
-    Ok(builder.with_tls_config(ClientTlsConfig::new().with_enabled_roots()))
-}
-
-#[cfg(not(feature = "tls"))]
-fn with_tls(_builder: Grpc) -> Result<Grpc, ExporterBuildError> {
-    Err(ExporterBuildError::InvalidConfiguration(
-        "https needs the feature tls of flightpath-tracing-bridge".to_string(),
-    ))
+    let exporter = match endpoint.protocol() {
+        Protocol::Grpc => endpoint.over_grpc(builder.with_tonic())?.build(),
+        Protocol::HttpProtobuf => endpoint.over_http(builder.with_http())?.build(),
+    };
+    exporter.map_err(|error| DataFusionError::External(error.into()))
 }
 
 impl SpanExport for Exporters {

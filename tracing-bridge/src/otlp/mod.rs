@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::common::{Result, exec_datafusion_err};
-use opentelemetry::KeyValue;
 use opentelemetry::trace::{TraceContextExt, TracerProvider};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{
@@ -28,7 +27,8 @@ use tracing_subscriber::{Layer, fmt as log};
 pub use counts::ExportSummary;
 use counts::{CountedExporter, CountedProcessor, Counts};
 use exporters::Exporters;
-pub use settings::{OtlpSettings, Protocol, Role};
+pub use flightpath_otlp::{Protocol, Role};
+pub use settings::OtlpSettings;
 pub use tree::SpanTree;
 
 /// A boundary's span links to each task that it reads; the SDK's default is 128.
@@ -41,14 +41,15 @@ const MAX_ATTRIBUTES: u32 = 256;
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Whose spans are about sending spans, and would beget more of them.
-const EXPORTER_TARGETS: [&str; 7] = [
+const EXPORTER_TARGETS: [&str; 8] = [
     "h2",
     "hyper",
     "hyper_util",
     "opentelemetry",
-    "reqwest",
+    "rustls",
     "tonic",
     "tower",
+    "ureq",
 ];
 
 /// Sends the spans of this process to where the `OTEL_*` variables say, from now on until the
@@ -120,16 +121,12 @@ impl Telemetry {
         if settings.endpoint().is_none() && !settings.console() {
             return Ok(Self(None));
         }
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("flightpath-otlp")
-            .enable_all()
-            .build()?;
+        let runtime = flightpath_otlp::runtime("flightpath-otlp")?;
         let exporters = {
             let _inside = runtime.enter();
             Exporters::new(settings)?
         };
-        let resource = resource(settings.default_service_name());
+        let resource = flightpath_otlp::resource(settings.default_service_name());
         let endpoint = settings.endpoint().unwrap_or("standard output");
         let mut exporting = Exporting::new(exporters, endpoint, resource, settings.value_limit());
         exporting.runtime = Some(runtime);
@@ -138,7 +135,12 @@ impl Telemetry {
 
     /// Starts to keep spans in memory, once [`layer`](Self::layer) is part of a subscriber.
     pub fn collect(tree: &SpanTree) -> Self {
-        let exporting = Exporting::new(tree.clone(), "memory", resource(None), None);
+        let exporting = Exporting::new(
+            tree.clone(),
+            "memory",
+            flightpath_otlp::resource(None),
+            None,
+        );
         Self(Some(exporting))
     }
 
@@ -266,20 +268,4 @@ fn limits(builder: TracerProviderBuilder) -> TracerProviderBuilder {
     builder
         .with_max_links_per_span(MAX_LINKS)
         .with_max_attributes_per_span(MAX_ATTRIBUTES)
-}
-
-fn resource(service_name: Option<&'static str>) -> Resource {
-    let host = gethostname::gethostname();
-    let host = host.to_string_lossy();
-    let mut attributes = vec![
-        KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
-        KeyValue::new("service.instance.id", uuid::Uuid::now_v7().to_string()),
-        KeyValue::new("process.pid", i64::from(std::process::id())),
-        KeyValue::new("host.name", host.into_owned()),
-    ];
-    // Where the environment names the service, the SDK reads it by itself.
-    if let Some(name) = service_name {
-        attributes.push(KeyValue::new("service.name", name));
-    }
-    Resource::builder().with_attributes(attributes).build()
 }

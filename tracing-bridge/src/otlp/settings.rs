@@ -1,33 +1,16 @@
 //! Where spans go, as the environment says.
 
+use std::path::PathBuf;
+
 use datafusion::common::{Result, config_err};
+use flightpath_otlp::{Endpoint, Environment, Protocol, Role, Signal};
 
 use super::Telemetry;
-
-/// What this process does in queries; names its service by default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// `flightpath-coordinator`
-    Coordinator,
-    /// `flightpath-worker`
-    Worker,
-}
-
-/// How spans are encoded and sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Protocol {
-    /// OTLP over gRPC.
-    #[default]
-    Grpc,
-    /// OTLP as protobuf over HTTP.
-    HttpProtobuf,
-}
 
 /// Where spans go.
 #[derive(Clone, Debug)]
 pub struct OtlpSettings {
-    endpoint: Option<String>,
-    protocol: Protocol,
+    otlp: Option<Endpoint>,
     console: bool,
     service_name: Option<&'static str>,
     value_limit: Option<usize>,
@@ -37,8 +20,7 @@ impl OtlpSettings {
     /// To this endpoint. With [`Protocol::HttpProtobuf`] it has the path, such as `/v1/traces`.
     pub fn new(role: Role, endpoint: impl Into<String>, protocol: Protocol) -> Self {
         Self {
-            endpoint: Some(endpoint.into()),
-            protocol,
+            otlp: Some(Endpoint::new(endpoint, protocol)),
             console: false,
             service_name: Some(role.service_name()),
             value_limit: None,
@@ -51,79 +33,39 @@ impl OtlpSettings {
     /// |---|---|
     /// | `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` | where to; without one, nowhere |
     /// | `OTEL_EXPORTER_OTLP_PROTOCOL`, `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL` | `grpc` (default) or `http/protobuf` |
+    /// | `OTEL_EXPORTER_OTLP_CERTIFICATE`, `OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE` | a PEM file of the certificates to trust in place of the system's |
+    /// | `OTEL_EXPORTER_OTLP_TIMEOUT`, `OTEL_EXPORTER_OTLP_TRACES_TIMEOUT` | milliseconds that a request may take; 10,000 by default |
     /// | `OTEL_TRACES_EXPORTER` | `otlp` (default), `console` (standard output) or `none`; more than one with commas |
     /// | `OTEL_SDK_DISABLED` | `true`: nowhere |
     /// | `OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT`, `OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT` | how many characters of a text are kept |
     ///
-    /// The exporter and the SDK read more by themselves: `OTEL_EXPORTER_OTLP_HEADERS` and
-    /// `_TIMEOUT`, `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_TRACES_SAMPLER`,
+    /// The exporter and the SDK read more by themselves: `OTEL_EXPORTER_OTLP_HEADERS`,
+    /// `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_TRACES_SAMPLER`,
     /// `OTEL_BSP_*`.
     ///
     /// # Errors
     /// If a variable has a value that is not listed here.
     pub fn from_env(role: Role) -> Result<Self> {
-        Self::from_lookup(role, |name| std::env::var(name).ok())
+        Self::read(role, &Environment::of_process())
     }
 
-    fn from_lookup(role: Role, lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
-        // The specification has empty values count as unset.
-        let get = |name: &str| {
-            let value = lookup(name)?;
-            let value = value.trim();
-            (!value.is_empty()).then(|| value.to_string())
-        };
-        let disabled = get("OTEL_SDK_DISABLED").is_some_and(|on| on.eq_ignore_ascii_case("true"));
-        let exporters = get("OTEL_TRACES_EXPORTER").unwrap_or_else(|| "otlp".to_string());
-        let (mut otlp, mut console) = (false, false);
-        for name in exporters.split(',') {
-            match name.trim() {
-                "otlp" => otlp = !disabled,
-                "console" => console = !disabled,
-                "none" => {}
-                unknown => {
-                    return config_err!(
-                        "OTEL_TRACES_EXPORTER names {unknown:?}; known are otlp, console and none"
-                    );
-                }
-            }
-        }
-        let value_limit = get("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT")
-            .or_else(|| get("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT"));
-        let value_limit = match value_limit.as_deref().map(str::parse) {
+    fn read(role: Role, environment: &Environment) -> Result<Self> {
+        let limit = environment
+            .get("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT")
+            .or_else(|| environment.get("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT"));
+        let value_limit = match limit.map(|limit| (limit.parse(), limit)) {
             None => None,
-            Some(Ok(limit)) => Some(limit),
-            Some(Err(_)) => {
+            Some((Ok(characters), _)) => Some(characters),
+            Some((Err(_), limit)) => {
                 return config_err!(
-                    "the limit for the length of attribute values is no number of characters: {:?}",
-                    value_limit.unwrap_or_default()
+                    "the limit for the length of attribute values is no number of characters: {limit:?}"
                 );
             }
         };
-        let protocol = get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
-            .or_else(|| get("OTEL_EXPORTER_OTLP_PROTOCOL"));
-        let protocol = match protocol.as_deref() {
-            None | Some("grpc") => Protocol::Grpc,
-            Some("http/protobuf") => Protocol::HttpProtobuf,
-            Some(other) => {
-                return config_err!(
-                    "the OTLP protocol is {other:?}; known are grpc and http/protobuf"
-                );
-            }
-        };
-        let endpoint = get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT").or_else(|| {
-            let base = get("OTEL_EXPORTER_OTLP_ENDPOINT")?;
-            Some(match protocol {
-                Protocol::Grpc => base,
-                Protocol::HttpProtobuf => format!("{}/v1/traces", base.trim_end_matches('/')),
-            })
-        });
-        let named = get("OTEL_SERVICE_NAME").is_some()
-            || get("OTEL_RESOURCE_ATTRIBUTES").is_some_and(|list| list.contains("service.name="));
         Ok(Self {
-            endpoint: endpoint.filter(|_| otlp),
-            protocol,
-            console,
-            service_name: (!named).then(|| role.service_name()),
+            otlp: environment.endpoint(Signal::Traces)?,
+            console: environment.exporters(Signal::Traces)?.console,
+            service_name: environment.default_service_name(role),
             value_limit,
         })
     }
@@ -138,12 +80,15 @@ impl OtlpSettings {
 
     /// Where spans are sent, if they are sent by OTLP.
     pub fn endpoint(&self) -> Option<&str> {
-        self.endpoint.as_deref()
+        self.otlp.as_ref().map(Endpoint::url)
     }
 
     /// How they are sent.
     pub fn protocol(&self) -> Protocol {
-        self.protocol
+        self.otlp
+            .as_ref()
+            .map(Endpoint::protocol)
+            .unwrap_or_default()
     }
 
     /// Whether spans are written to standard output.
@@ -162,17 +107,19 @@ impl OtlpSettings {
         self
     }
 
+    /// Trusts the certificates in this PEM file when spans are sent to an https endpoint, in place of those that the
+    /// system trusts.
+    pub fn with_certificate(mut self, file: impl Into<PathBuf>) -> Self {
+        self.otlp = self.otlp.map(|endpoint| endpoint.with_certificate(file));
+        self
+    }
+
+    pub(super) fn otlp(&self) -> Option<&Endpoint> {
+        self.otlp.as_ref()
+    }
+
     pub(super) fn default_service_name(&self) -> Option<&'static str> {
         self.service_name
-    }
-}
-
-impl Role {
-    fn service_name(self) -> &'static str {
-        match self {
-            Self::Coordinator => "flightpath-coordinator",
-            Self::Worker => "flightpath-worker",
-        }
     }
 }
 
@@ -181,90 +128,36 @@ impl Role {
 mod tests {
     use super::*;
 
-    fn read(variables: &[(&str, &str)]) -> Result<OtlpSettings> {
-        OtlpSettings::from_lookup(Role::Worker, |name| {
+    fn read(variables: &'static [(&str, &str)]) -> Result<OtlpSettings> {
+        let environment = Environment::of(|name| {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| value.to_string())
-        })
-    }
-
-    const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://jaeger:4317/");
-
-    #[test]
-    fn without_an_endpoint_nothing_is_sent() {
-        assert_eq!(read(&[]).unwrap().endpoint(), None);
-        let empty = read(&[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")]).unwrap();
-        assert_eq!(empty.endpoint(), None);
-    }
-
-    #[test]
-    fn it_can_be_switched_off() {
-        for off in [
-            ("OTEL_SDK_DISABLED", "TRUE"),
-            ("OTEL_TRACES_EXPORTER", "none"),
-        ] {
-            assert_eq!(read(&[ENDPOINT, off]).unwrap().endpoint(), None);
-        }
-    }
-
-    #[test]
-    fn the_general_endpoint_gets_the_path_and_the_special_one_has_it() {
-        let http = ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf");
-        let general = read(&[ENDPOINT, http]).unwrap();
-        assert_eq!(general.endpoint(), Some("http://jaeger:4317/v1/traces"));
-        assert_eq!(general.protocol(), Protocol::HttpProtobuf);
-        let own = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://jaeger/own");
-        let special = read(&[ENDPOINT, http, own]).unwrap();
-        assert_eq!(special.endpoint(), Some("http://jaeger/own"));
-        assert_eq!(read(&[ENDPOINT]).unwrap().endpoint(), Some(ENDPOINT.1));
-    }
-
-    #[test]
-    fn unknown_values_are_named() {
-        for (name, value) in [
-            ("OTEL_EXPORTER_OTLP_PROTOCOL", "smoke"),
-            ("OTEL_TRACES_EXPORTER", "zipkin"),
-            ("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "long"),
-        ] {
-            let message = read(&[ENDPOINT, (name, value)]).unwrap_err().to_string();
-            assert!(message.contains(value), "{message}");
-        }
-    }
-
-    #[test]
-    fn exporters_are_chosen_by_name() {
-        let of = |exporters| {
-            let settings = read(&[ENDPOINT, ("OTEL_TRACES_EXPORTER", exporters)]).unwrap();
-            (settings.endpoint().is_some(), settings.console())
-        };
-        assert_eq!(of("otlp"), (true, false));
-        assert_eq!(of("console"), (false, true));
-        assert_eq!(of("otlp, console"), (true, true));
-        let off = read(&[
-            ("OTEL_TRACES_EXPORTER", "console"),
-            ("OTEL_SDK_DISABLED", "true"),
-        ]);
-        assert!(!off.unwrap().console());
+        });
+        OtlpSettings::read(Role::Worker, &environment)
     }
 
     #[test]
     fn the_limit_for_spans_goes_before_the_general_one() {
-        let general = ("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "20");
-        let own = ("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "10");
+        const GENERAL: (&str, &str) = ("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "20");
+        const OWN: (&str, &str) = ("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "10");
         assert_eq!(read(&[]).unwrap().value_limit(), None);
-        assert_eq!(read(&[general]).unwrap().value_limit(), Some(20));
-        assert_eq!(read(&[general, own]).unwrap().value_limit(), Some(10));
+        assert_eq!(read(&[GENERAL]).unwrap().value_limit(), Some(20));
+        assert_eq!(read(&[GENERAL, OWN]).unwrap().value_limit(), Some(10));
+        let error = read(&[("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "long")]).unwrap_err();
+        assert!(error.to_string().contains("long"), "{error}");
     }
 
     #[test]
-    fn the_environment_may_name_the_service() {
-        let role = read(&[]).unwrap();
-        assert_eq!(role.default_service_name(), Some("flightpath-worker"));
-        for named in [
-            ("OTEL_SERVICE_NAME", "mine"),
-            ("OTEL_RESOURCE_ATTRIBUTES", "a=b,service.name=mine"),
-        ] {
-            assert_eq!(read(&[named]).unwrap().default_service_name(), None);
-        }
+    fn settings_are_as_the_variables_say() {
+        let settings = read(&[
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://jaeger:4318"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
+            ("OTEL_TRACES_EXPORTER", "otlp,console"),
+        ]);
+        let settings = settings.unwrap();
+        assert_eq!(settings.endpoint(), Some("http://jaeger:4318/v1/traces"));
+        assert_eq!(settings.protocol(), Protocol::HttpProtobuf);
+        assert!(settings.console());
+        assert_eq!(settings.default_service_name(), Some("flightpath-worker"));
     }
 }

@@ -136,11 +136,51 @@ async fn spans_that_are_open_can_be_waited_for() {
     ending.join().unwrap();
 }
 
+#[tokio::test]
+async fn spans_go_over_https_to_whom_the_certificate_says() {
+    let collector = Collector::start_encrypted().unwrap();
+    let certificate = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&certificate, collector.certificate().unwrap()).unwrap();
+    for (protocol, url) in [
+        (Protocol::Grpc, collector.endpoint()),
+        (Protocol::HttpProtobuf, collector.http_traces()),
+    ] {
+        let settings = OtlpSettings::new(Role::Worker, url, protocol);
+        let trusting = settings.clone().with_certificate(certificate.path());
+        for (settings, sent, failed) in [(trusting, 1, 0), (settings, 0, 1)] {
+            let telemetry = Telemetry::start(&settings).unwrap();
+            let subscriber = tracing_subscriber::registry().with(telemetry.layer());
+            tracing::subscriber::with_default(subscriber, || {
+                tracing::info_span!(parent: None, "span").in_scope(|| {});
+            });
+            let summary = telemetry.shutdown().await;
+            assert_eq!(
+                (summary.sent, summary.failed),
+                (sent, failed),
+                "{settings:?}"
+            );
+        }
+    }
+    assert_eq!(collector.span_count(), 2);
+}
+
 #[test]
-fn https_is_for_grpc() {
-    let endpoint = "https://127.0.0.1:1";
-    let settings = |protocol| OtlpSettings::new(Role::Worker, endpoint, protocol);
-    let message = Telemetry::start(&settings(Protocol::HttpProtobuf)).unwrap_err();
-    assert!(message.to_string().contains("protocol grpc"), "{message}");
-    assert!(Telemetry::start(&settings(Protocol::Grpc)).is_ok());
+fn a_certificate_that_is_none_is_an_error() {
+    for (file, expected) in [
+        ("/nowhere/ca.pem", "cannot read the certificates"),
+        (
+            concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
+            "expected a PEM file",
+        ),
+    ] {
+        for protocol in [Protocol::Grpc, Protocol::HttpProtobuf] {
+            let settings = OtlpSettings::new(Role::Worker, "https://localhost:1", protocol);
+            let error = Telemetry::start(&settings.with_certificate(file)).unwrap_err();
+            let message = error.to_string();
+            assert!(
+                message.contains(expected) && message.contains(file),
+                "{message}"
+            );
+        }
+    }
 }

@@ -1,0 +1,302 @@
+//! What the standard variables say.
+
+use std::fmt;
+use std::time::Duration;
+
+use datafusion::common::{Result, config_err};
+
+use super::endpoint::{Endpoint, Protocol};
+use super::resource::Role;
+
+/// What is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Spans.
+    Traces,
+    /// What instruments measure.
+    Metrics,
+}
+
+impl Signal {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Traces => "TRACES",
+            Self::Metrics => "METRICS",
+        }
+    }
+
+    /// Under the base of an HTTP endpoint.
+    fn path(self) -> &'static str {
+        match self {
+            Self::Traces => "/v1/traces",
+            Self::Metrics => "/v1/metrics",
+        }
+    }
+}
+
+/// By what a signal leaves the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exporters {
+    /// Over OTLP, where there is an endpoint.
+    pub otlp: bool,
+    /// Standard output.
+    pub console: bool,
+}
+
+type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+/// The `OTEL_*` variables. One that is empty counts as unset, as the specification has it.
+pub struct Environment(Box<Lookup>);
+
+impl Environment {
+    /// Those of this process, as they are when they are asked for.
+    pub fn of_process() -> Self {
+        Self::of(|name| std::env::var(name).ok())
+    }
+
+    /// Variables that come from elsewhere, for tests.
+    pub fn of(lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Box::new(lookup))
+    }
+
+    /// The value of a variable, without the space around it.
+    pub fn get(&self, name: &str) -> Option<String> {
+        let value = (self.0)(name)?;
+        let value = value.trim();
+        (!value.is_empty()).then(|| value.to_string())
+    }
+
+    /// `OTEL_SDK_DISABLED`
+    pub fn is_disabled(&self) -> bool {
+        self.get("OTEL_SDK_DISABLED")
+            .is_some_and(|on| on.eq_ignore_ascii_case("true"))
+    }
+
+    /// `OTEL_TRACES_EXPORTER` or `OTEL_METRICS_EXPORTER`: `otlp` (default), `console` or `none`, more than one with
+    /// commas. None at all if the SDK is disabled.
+    ///
+    /// # Errors
+    /// If it names one that is unknown.
+    pub fn exporters(&self, signal: Signal) -> Result<Exporters> {
+        let variable = format!("OTEL_{}_EXPORTER", signal.as_str());
+        let names = self.get(&variable).unwrap_or_else(|| "otlp".to_string());
+        let mut exporters = Exporters::default();
+        for name in names.split(',') {
+            match name.trim() {
+                "otlp" => exporters.otlp = true,
+                "console" => exporters.console = true,
+                "none" => {}
+                unknown => {
+                    return config_err!(
+                        "{variable} names {unknown:?}; known are otlp, console and none"
+                    );
+                }
+            }
+        }
+        match self.is_disabled() {
+            true => Ok(Exporters::default()),
+            false => Ok(exporters),
+        }
+    }
+
+    /// Where a signal is sent over OTLP, if anywhere: `OTEL_EXPORTER_OTLP_ENDPOINT`, `_PROTOCOL` (`grpc`, which is the
+    /// default, or `http/protobuf`), `_CERTIFICATE` (a PEM file) and `_TIMEOUT` (milliseconds), each overruled by the
+    /// signal's own, such as `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`. The general endpoint is a base that gets the
+    /// signal's path over HTTP; the signal's own has it.
+    ///
+    /// # Errors
+    /// If a variable has an unknown value.
+    pub fn endpoint(&self, signal: Signal) -> Result<Option<Endpoint>> {
+        if !self.exporters(signal)?.otlp {
+            return Ok(None);
+        }
+        let own =
+            |setting: &str| self.get(&format!("OTEL_EXPORTER_OTLP_{}_{setting}", signal.as_str()));
+        let general = |setting: &str| self.get(&format!("OTEL_EXPORTER_OTLP_{setting}"));
+        let either = |setting: &str| own(setting).or_else(|| general(setting));
+        let protocol = match either("PROTOCOL").as_deref() {
+            None | Some("grpc") => Protocol::Grpc,
+            Some("http/protobuf") => Protocol::HttpProtobuf,
+            Some(other) => {
+                return config_err!(
+                    "the OTLP protocol is {other:?}; known are grpc and http/protobuf"
+                );
+            }
+        };
+        let timeout = match either("TIMEOUT").map(|timeout| (timeout.parse(), timeout)) {
+            None => None,
+            Some((Ok(millis), _)) => Some(Duration::from_millis(millis)),
+            Some((Err(_), timeout)) => {
+                return config_err!(
+                    "the OTLP timeout is {timeout:?}; expected a whole number of milliseconds"
+                );
+            }
+        };
+        let url = own("ENDPOINT").or_else(|| {
+            let base = general("ENDPOINT")?;
+            Some(match protocol {
+                Protocol::Grpc => base,
+                Protocol::HttpProtobuf => {
+                    format!("{}{}", base.trim_end_matches('/'), signal.path())
+                }
+            })
+        });
+        let endpoint = url.map(|url| {
+            let mut endpoint = Endpoint::new(url, protocol);
+            if let Some(timeout) = timeout {
+                endpoint = endpoint.with_timeout(timeout);
+            }
+            match either("CERTIFICATE") {
+                Some(path) => endpoint.with_certificate(path),
+                None => endpoint,
+            }
+        });
+        Ok(endpoint)
+    }
+
+    /// The name of the service that goes with the role, unless `OTEL_SERVICE_NAME` or `OTEL_RESOURCE_ATTRIBUTES` name
+    /// it.
+    pub fn default_service_name(&self, role: Role) -> Option<&'static str> {
+        let attributes = self.get("OTEL_RESOURCE_ATTRIBUTES");
+        let named = self.get("OTEL_SERVICE_NAME").is_some()
+            || attributes.is_some_and(|list| list.contains("service.name="));
+        (!named).then(|| role.service_name())
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Environment").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::Signal::{Metrics, Traces};
+    use super::*;
+
+    const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://jaeger:4317/");
+    const HTTP: (&str, &str) = ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf");
+
+    fn with(variables: &[(&str, &str)]) -> Environment {
+        let variables: Vec<_> = variables
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect();
+        Environment::of(move |name| {
+            let found = variables.iter().find(|(known, _)| known == name)?;
+            Some(found.1.clone())
+        })
+    }
+
+    fn endpoint(signal: Signal, variables: &[(&str, &str)]) -> Option<Endpoint> {
+        with(variables).endpoint(signal).unwrap()
+    }
+
+    #[test]
+    fn without_an_endpoint_nothing_is_sent() {
+        assert_eq!(endpoint(Traces, &[]), None);
+        assert_eq!(endpoint(Traces, &[(ENDPOINT.0, " ")]), None);
+    }
+
+    #[test]
+    fn it_can_be_switched_off() {
+        for off in [
+            ("OTEL_SDK_DISABLED", "TRUE"),
+            ("OTEL_METRICS_EXPORTER", "none"),
+        ] {
+            assert_eq!(endpoint(Metrics, &[ENDPOINT, off]), None);
+        }
+        let traces_go = [ENDPOINT, ("OTEL_METRICS_EXPORTER", "none")];
+        assert!(endpoint(Traces, &traces_go).is_some());
+    }
+
+    #[test]
+    fn the_general_endpoint_gets_the_path_and_the_special_one_has_it() {
+        let own = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://jaeger/own");
+        let grpc = ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "grpc");
+        for (signal, variables, url, protocol) in [
+            (Traces, &[ENDPOINT][..], ENDPOINT.1, Protocol::Grpc),
+            (
+                Traces,
+                &[ENDPOINT, HTTP, own, grpc],
+                "http://jaeger:4317/v1/traces",
+                Protocol::HttpProtobuf,
+            ),
+            (
+                Metrics,
+                &[ENDPOINT, HTTP],
+                "http://jaeger:4317/v1/metrics",
+                Protocol::HttpProtobuf,
+            ),
+            (
+                Metrics,
+                &[ENDPOINT, HTTP, own],
+                own.1,
+                Protocol::HttpProtobuf,
+            ),
+            (Metrics, &[ENDPOINT, HTTP, own, grpc], own.1, Protocol::Grpc),
+        ] {
+            let expected = Some(Endpoint::new(url, protocol));
+            assert_eq!(endpoint(signal, variables), expected, "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn timeouts_and_certificates_are_read() {
+        let general = ("OTEL_EXPORTER_OTLP_CERTIFICATE", "all.pem");
+        let own = ("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "own.pem");
+        let timeout = ("OTEL_EXPORTER_OTLP_TIMEOUT", "250");
+        let plain = Endpoint::new(ENDPOINT.1, Protocol::Grpc);
+        let timed = plain.clone().with_timeout(Duration::from_millis(250));
+        assert_eq!(endpoint(Traces, &[ENDPOINT, timeout]), Some(timed));
+        for (signal, file) in [(Traces, "own.pem"), (Metrics, "all.pem")] {
+            let expected = plain.clone().with_certificate(file);
+            assert_eq!(endpoint(signal, &[ENDPOINT, general, own]), Some(expected));
+        }
+    }
+
+    #[test]
+    fn unknown_values_are_named() {
+        for (name, value) in [
+            (HTTP.0, "smoke"),
+            ("OTEL_METRICS_EXPORTER", "abacus"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"),
+        ] {
+            let error = with(&[ENDPOINT, (name, value)]).endpoint(Metrics);
+            let message = error.unwrap_err().to_string();
+            assert!(message.contains(value), "{message}");
+        }
+    }
+
+    #[test]
+    fn exporters_are_chosen_by_name() {
+        let of = |names| {
+            let chosen = with(&[("OTEL_TRACES_EXPORTER", names)]);
+            let Exporters { otlp, console } = chosen.exporters(Traces).unwrap();
+            (otlp, console)
+        };
+        assert_eq!(of(""), (true, false));
+        assert_eq!(of("otlp"), (true, false));
+        assert_eq!(of("console"), (false, true));
+        assert_eq!(of("otlp, console"), (true, true));
+        let off = [
+            ("OTEL_TRACES_EXPORTER", "console"),
+            ("OTEL_SDK_DISABLED", "true"),
+        ];
+        assert_eq!(with(&off).exporters(Traces).unwrap(), Exporters::default());
+    }
+
+    #[test]
+    fn the_environment_may_name_the_service() {
+        let name = |variables: &[_]| with(variables).default_service_name(Role::Worker);
+        assert_eq!(name(&[]), Some("flightpath-worker"));
+        for named in [
+            ("OTEL_SERVICE_NAME", "mine"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "a=b,service.name=mine"),
+        ] {
+            assert_eq!(name(&[named]), None);
+        }
+    }
+}
