@@ -16,7 +16,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
 use flightpath_core::{Coordinator, QuerySpan, SessionStateBuilderExt, StaticWorkers, Timeout};
 use flightpath_examples::{end_tracing, stop_signal};
-use flightpath_metrics::export::{self, MetricsExport, MetricsServer};
+use flightpath_metrics::export::{MetricsExport, MetricsServer};
 use flightpath_testkit::{Cluster, cli, tpch};
 use flightpath_tracing_bridge::{
     OtlpSettings, Role, TracedSql, TracingHooks, init, init_tree, trace_id,
@@ -119,7 +119,7 @@ struct Setup {
 impl Setup {
     async fn new(args: &Args) -> Result<Self> {
         let hooks = Arc::new(TracingHooks::from_env()?);
-        let metrics = MetricsExport::from_env(export::Role::Coordinator)?;
+        let metrics = MetricsExport::from_env(Role::Coordinator)?;
         let mut scraped = None;
         if let Some(address) = args.metrics_listen {
             let endpoint = metrics.serve(address, true).await?;

@@ -10,7 +10,7 @@ use clap::Parser;
 use datafusion::common::Result;
 use flightpath_core::{Worker, WorkerServer};
 use flightpath_examples::{end_tracing, init_tracing, stop_signal};
-use flightpath_metrics::export;
+use flightpath_metrics::export::MetricsExport;
 use flightpath_testkit::cli;
 use flightpath_tracing_bridge::{Role, TracingHooks};
 
@@ -45,7 +45,7 @@ async fn run(args: Args) -> Result<()> {
     let telemetry = init_tracing(Role::Worker)?;
     // Asked for before anything is said to listen: from then on a signal is never lost.
     let stop = stop_signal()?;
-    let metrics = export::MetricsExport::from_env(export::Role::Worker)?;
+    let metrics = MetricsExport::from_env(Role::Worker)?;
     let worker = Worker::builder()
         .with_hooks(Arc::new(TracingHooks::from_env()?))
         .with_hooks(metrics.hooks())
