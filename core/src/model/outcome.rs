@@ -27,3 +27,22 @@ pub(crate) fn record_failure(span: &Span, kind: &str, message: &str) {
     span.record("otel.status_code", "ERROR");
     span.record("otel.status_description", message);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stopped_task_is_no_failure_of_its_reader_however_deep_it_says_so() {
+        let stopped = || DataFusionError::Execution(format!("{TASK_CANCELLED}the client has left"));
+        assert!(is_cancellation(&stopped()));
+        assert!(is_cancellation(&stopped().context("worker w, stage 1")));
+        assert!(is_cancellation(&DataFusionError::Shared(stopped().into())));
+        for failed in [
+            DataFusionError::Execution("divided by zero".to_string()),
+            DataFusionError::Plan(format!("{TASK_CANCELLED}by name")),
+        ] {
+            assert!(!is_cancellation(&failed), "{failed}");
+        }
+    }
+}

@@ -62,12 +62,19 @@ const BESIDE: f64 = 0.999;
 /// Why the query failed.
 pub(super) fn failure(profile: &QueryProfile) -> Option<Finding> {
     let error = profile.error.as_deref()?;
-    let failed = profile
+    let failed: Vec<&TaskProfile> = profile
         .tasks
         .iter()
-        .filter(|task| task.status == TaskState::Failed);
-    // The first to report an error is the one where it arose; the others read from it.
-    let first = failed.min_by_key(|task| task.reported_ns);
+        .filter(|task| task.status == TaskState::Failed)
+        .collect();
+    // Who reads from a task that failed fails of the same, and may be the first to report.
+    let passed_on = |task: &TaskProfile| {
+        let stage = profile.stages.iter().find(|stage| stage.id == task.stage);
+        let mut read = stage.iter().flat_map(|stage| &stage.nodes);
+        read.any(|node| failed.iter().any(|task| node.reads == Some(task.stage)))
+    };
+    let arose = failed.iter().filter(|task| !passed_on(task));
+    let first = arose.copied().min_by_key(|task| task.reported_ns);
     let kind = profile.error_kind.as_deref().unwrap_or("error");
     // What an error adds on its way says where it arose; below that is what went wrong.
     let layers = error

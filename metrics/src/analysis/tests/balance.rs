@@ -168,6 +168,23 @@ fn what_costs_more_comes_first_and_what_lost_the_result_before_all() {
 }
 
 #[test]
+fn a_failure_was_said_to_be_where_it_was_passed_on_if_that_reported_first() {
+    let mut profile = profile(&[USUAL; 2], &[USUAL; 2]);
+    profile.status = QueryStatus::Failed;
+    profile.error = Some("divided by zero".to_owned());
+    let reports = [(2, 1, 10), (1, 1, 30), (1, 0, 20)];
+    for (stage, task, reported) in reports {
+        let mut tasks = profile.tasks.iter_mut();
+        let failed = tasks.find(|at| (at.stage, at.task) == (stage, task));
+        let failed = failed.unwrap();
+        failed.status = TaskState::Failed;
+        failed.reported_ns = Some(reported);
+    }
+    let finding = profile.findings().remove(0);
+    assert_eq!((finding.stage, finding.task), (Some(1), Some(0)));
+}
+
+#[test]
 fn a_report_of_other_operators_is_in_no_number_and_is_told_of() {
     let mut profile = profile(&[USUAL; 2], &[USUAL; 2]);
     let task = &mut profile.tasks[3];
