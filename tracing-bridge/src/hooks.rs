@@ -84,7 +84,11 @@ impl Hooks for TracingHooks {
     }
 
     fn task_span(&self, span: Span, _task: &TaskKey, headers: &Headers) -> Span {
-        self.in_trace(span, headers)
+        match span.is_none() {
+            false => self.in_trace(span, headers),
+            // The trace does not show tasks, so what is opened in one begins no trace of its own.
+            true => self.in_trace(tracing::info_span!(parent: None, "task"), &vec![]),
+        }
     }
 
     fn wrap_plan(

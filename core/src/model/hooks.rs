@@ -79,8 +79,8 @@ pub trait Hooks: Debug + Send + Sync {
     /// On the coordinator: a task has reported.
     fn task_reports(&self, _report: &TaskReport) {}
 
-    /// On a worker: a span for the task whose headers came with it, if its trace shows tasks.
-    /// Everything that the task does is inside it. By default a child of nothing, named `task`.
+    /// On a worker: a span for the task whose headers came with it; none if its trace does not show
+    /// tasks. Everything that the task does is inside it. By default a child of nothing, named `task`.
     fn task_span(&self, span: tracing::Span, _task: &TaskKey, _headers: &Headers) -> tracing::Span {
         span
     }

@@ -239,10 +239,9 @@ impl WorkerQuery {
         };
         let span = match trace.detail {
             TraceDetail::Query | TraceDetail::Stage => Span::none(),
-            _ => registry
-                .hooks
-                .task_span(self.task_span(&key), &key, &headers),
+            _ => self.task_span(&key),
         };
+        let span = registry.hooks.task_span(span, &key, &headers);
         let streams = Going::default();
         let plan = {
             let _inside = span.enter();

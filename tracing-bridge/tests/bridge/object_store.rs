@@ -14,18 +14,20 @@ use datafusion::object_store::{
     ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use datafusion::prelude::{SessionConfig, SessionContext};
-use flightpath_core::SessionStateBuilderExt;
+use flightpath_core::{FlightpathConfig, SessionStateBuilderExt, TraceDetail};
 use flightpath_testkit::Cluster;
 use flightpath_tracing_bridge::TracedSql;
 use futures::stream::BoxStream;
 use tracing::Instrument;
 
-use super::collector::{caller, collector};
+use super::collector::{Trace, caller, collector};
 use super::traces::{ended, hooks};
 
 const URL: &str = "traced://store";
 
-/// Files in memory; each read is a span.
+const READ: &str = "read from the store";
+
+/// Files in memory; each read by a worker is a span.
 #[derive(Debug)]
 struct TracedStore(Arc<InMemory>);
 
@@ -38,7 +40,7 @@ impl fmt::Display for TracedStore {
 #[async_trait::async_trait]
 impl ObjectStore for TracedStore {
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        let span = tracing::info_span!("read from the store");
+        let span = tracing::info_span!(READ);
         self.0.get_opts(location, options).instrument(span).await
     }
 
@@ -79,33 +81,39 @@ impl ObjectStore for TracedStore {
     }
 }
 
-fn environment(files: &Arc<InMemory>) -> Arc<RuntimeEnv> {
+fn environment(store: Arc<dyn ObjectStore>) -> Arc<RuntimeEnv> {
     let environment = RuntimeEnv::default();
-    let store = Arc::new(TracedStore(Arc::clone(files)));
     environment.register_object_store(&URL.try_into().unwrap(), store);
     Arc::new(environment)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reads_are_below_the_scan_that_makes_them() {
+/// Two workers that read from such a store, and a session that reads from the same files.
+async fn reading(detail: TraceDetail) -> (Cluster, SessionContext) {
     let files = Arc::new(InMemory::new());
     for part in 0..4 {
         let path = Path::from(format!("t/{part}.csv"));
         files.put(&path, "g,v\n1,2\n3,4\n".into()).await.unwrap();
     }
-    let of_workers = Arc::clone(&files);
+    let traced = Arc::new(TracedStore(Arc::clone(&files)));
     let configure = move |builder: flightpath_core::WorkerBuilder| {
         let session = SessionStateBuilder::new()
             .with_default_features()
-            .with_runtime_env(environment(&of_workers))
+            .with_runtime_env(environment(traced.clone()))
             .build();
         builder.with_session_state(session).with_hooks(hooks())
     };
     let cluster = Cluster::start_with(2, configure).await.unwrap();
+    let settings = FlightpathConfig {
+        trace_detail: detail,
+        ..Default::default()
+    };
+    let config = SessionConfig::new()
+        .with_target_partitions(4)
+        .with_option_extension(settings);
     let state = SessionStateBuilder::new()
         .with_default_features()
-        .with_config(SessionConfig::new().with_target_partitions(4))
-        .with_runtime_env(environment(&files))
+        .with_config(config)
+        .with_runtime_env(environment(files))
         .with_flightpath(cluster.coordinator().unwrap().with_hooks(hooks()))
         .build();
     let ctx = SessionContext::new_with_state(state);
@@ -114,7 +122,12 @@ async fn reads_are_below_the_scan_that_makes_them() {
     ctx.register_listing_table("t", url, options, None, None)
         .await
         .unwrap();
+    (cluster, ctx)
+}
 
+async fn trace_of(detail: TraceDetail, complete: impl Fn(&Trace) -> bool) -> Trace {
+    let collector = collector();
+    let (cluster, ctx) = reading(detail).await;
     let (root, id) = caller();
     let rows = async {
         let frame = ctx.traced_sql("SELECT g, sum(v) FROM t GROUP BY g").await;
@@ -122,8 +135,13 @@ async fn reads_are_below_the_scan_that_makes_them() {
     };
     assert_eq!(rows.instrument(root).await, 2);
     cluster.stop().await.unwrap();
-    let trace = collector().trace(id, |trace| ended(trace, "caller")).await;
-    let reads = trace.named("read from the store");
+    collector.trace(id, complete).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_are_below_the_scan_that_makes_them() {
+    let trace = trace_of(TraceDetail::Operator, |trace| ended(trace, "caller")).await;
+    let reads = trace.named(READ);
     assert!(reads.len() >= 4, "{}", trace.draw());
     for read in reads {
         assert_eq!(
@@ -134,4 +152,14 @@ async fn reads_are_below_the_scan_that_makes_them() {
         );
         assert!(read.above("task").is_ok(), "{}", trace.draw());
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_no_task_is_shown_its_reads_were_traces_of_their_own() {
+    let whole = |trace: &Trace| trace.is_complete() && trace.root("caller").is_ok();
+    let trace = trace_of(TraceDetail::Stage, whole).await;
+    assert!(trace.named(READ).is_empty(), "{}", trace.draw());
+    let all = collector().sent().await.traces();
+    let alone = all.iter().find(|trace| trace.root(READ).is_ok());
+    assert!(alone.is_none(), "{}", alone.unwrap().draw());
 }

@@ -301,6 +301,6 @@ async fn a_caller_that_is_not_sampled_gets_no_spans_and_the_same_rows() {
     let found = answer(&ctx, QUERY).instrument(root).await;
     assert_eq!(found, expected(QUERY).await);
     cluster.stop().await.unwrap();
-    let trace = collector.sent(id).await;
+    let trace = collector.sent().await.trace(id.to_bytes());
     assert!(trace.spans().next().is_none(), "{}", trace.draw());
 }
