@@ -1,7 +1,7 @@
 //! One execution of a distributed plan, on the coordinator.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
@@ -138,7 +138,10 @@ impl Query {
         plan: &Arc<dyn ExecutionPlan>,
         context: &Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let exchange = ExchangeHandle(Arc::new(Coordinating(Arc::clone(self))));
+        let exchange = ExchangeHandle(Arc::new(Coordinating {
+            reader: self.shared.reader.clone(),
+            query: Arc::downgrade(self),
+        }));
         let config = context
             .session_config()
             .clone()
@@ -467,17 +470,25 @@ fn below(boundary: &NetworkBoundaryExec, stages: &mut BTreeMap<usize, (Stage, Bo
 }
 
 /// Reads streams for the coordinator's part of a query.
-struct Coordinating(Arc<Query>);
+struct Coordinating {
+    reader: StreamReader,
+    /// Weak, because it is in the context that the plan runs with, and wrappers of a plan may keep
+    /// that as long as the plan, which the query's reports have.
+    query: Weak<Query>,
+}
 
 #[async_trait]
 impl Exchange for Coordinating {
     fn open(&self, request: &ExchangeRequest<'_>) -> Result<Vec<SendableRecordBatchStream>> {
-        self.0.shared.reader.open(request)
+        self.reader.open(request)
     }
 
     async fn prepare(&self, boundary: &NetworkBoundaryExec) -> Result<()> {
+        let Some(query) = self.query.upgrade() else {
+            return exec_err!("the query of stage {} has ended", boundary.stage_id());
+        };
         // A reader that leaves in the middle must not leave a stage half sent.
-        let (query, boundary) = (Arc::clone(&self.0), boundary.clone());
+        let boundary = boundary.clone();
         let sending = async move { query.send(&boundary, Subqueries::Values).await };
         tokio::spawn(sending.in_current_span())
             .await

@@ -6,10 +6,16 @@ use tracing::Span;
 /// How the error of those begins who read from a task that was cancelled.
 pub(crate) const TASK_CANCELLED: &str = "the task was cancelled: ";
 
-/// Whether an error tells only that a task was stopped, which is no failure of who meets it.
+/// How it begins if they come when nothing is left of the query on the task's worker.
+pub(crate) const QUERY_GONE: &str = "this worker takes no part in query ";
+
+/// Whether an error tells only that a task was stopped, or its query, which is no failure of who
+/// meets it.
 pub fn is_cancellation(error: &DataFusionError) -> bool {
     match error.find_root() {
-        DataFusionError::Execution(message) => message.starts_with(TASK_CANCELLED),
+        DataFusionError::Execution(message) => [TASK_CANCELLED, QUERY_GONE]
+            .iter()
+            .any(|start| message.starts_with(start)),
         _ => false,
     }
 }
@@ -36,6 +42,8 @@ mod tests {
     fn a_stopped_task_is_no_failure_of_its_reader_however_deep_it_says_so() {
         let stopped = || DataFusionError::Execution(format!("{TASK_CANCELLED}the client has left"));
         assert!(is_cancellation(&stopped()));
+        let gone = DataFusionError::Execution(format!("{QUERY_GONE}7: it has ended"));
+        assert!(is_cancellation(&gone));
         assert!(is_cancellation(&stopped().context("worker w, stage 1")));
         assert!(is_cancellation(&DataFusionError::Shared(stopped().into())));
         for failed in [

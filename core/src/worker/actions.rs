@@ -10,6 +10,7 @@ use tonic::Status;
 use super::query::{Registry, WorkerQuery};
 use super::task::Task;
 use crate::engine::proto;
+use crate::model::outcome::QUERY_GONE;
 use crate::model::stage::{QueryId, TaskKey};
 
 /// Name, and what to send and expect.
@@ -122,7 +123,7 @@ impl Wanted {
 fn query(registry: &Registry, id: QueryId) -> Result<Arc<WorkerQuery>, Status> {
     registry
         .query(id)
-        .ok_or_else(|| Status::not_found(format!("this worker takes no part in query {id}")))
+        .ok_or_else(|| Status::not_found(format!("{QUERY_GONE}{id}")))
 }
 
 fn find(registry: &Registry, id: QueryId, stage: usize, task: usize) -> Result<Arc<Task>, Status> {

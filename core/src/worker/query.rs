@@ -25,7 +25,7 @@ use crate::engine::settings;
 use crate::model::boundary::{Exchange, ExchangeHandle, ExchangeRequest, NetworkBoundaryExec};
 use crate::model::hooks::{Headers, Hooks};
 use crate::model::metric_codec::MetricCodecs;
-use crate::model::outcome::number;
+use crate::model::outcome::{QUERY_GONE, number};
 use crate::model::stage::{QueryId, TaskKey};
 use crate::model::trace::{TraceDetail, TraceOptions};
 use crate::wire::codec::Codec;
@@ -116,7 +116,7 @@ impl Registry {
     pub(crate) fn task(&self, key: &TaskKey) -> Result<(Arc<WorkerQuery>, Arc<Task>)> {
         let Some(query) = self.query(key.query_id) else {
             return exec_err!(
-                "this worker takes no part in query {}: it has ended, or was never here",
+                "{QUERY_GONE}{}: it has ended, or was never here",
                 key.query_id
             );
         };

@@ -18,7 +18,7 @@ use tracing::{Instrument, Span};
 
 use super::going::Going;
 use crate::model::hooks::Hooks;
-use crate::model::outcome::{is_cancellation, number, record_failure};
+use crate::model::outcome::{TASK_CANCELLED, is_cancellation, number, record_failure};
 use crate::model::report::{TaskReport, TaskStatus};
 use crate::model::stage::TaskKey;
 use crate::wire::error::kind_of;
@@ -72,8 +72,14 @@ struct State {
     /// Whether a reader met an error, of which the coordinator was told.
     told: bool,
     /// Why nobody can read from it any more.
-    over: Option<String>,
+    over: Option<Over>,
     ended: Option<Instant>,
+}
+
+enum Over {
+    /// All of it has been read.
+    Read,
+    Cancelled(String),
 }
 
 enum Item {
@@ -137,7 +143,7 @@ impl Task {
     pub(crate) fn take(self: &Arc<Self>, partition: usize) -> Result<PartitionReader> {
         let mut state = self.state.lock();
         if let Some(over) = &state.over {
-            return exec_err!("task {} is over: {over}", self.key);
+            return Err(over.error(&self.key));
         }
         if partition >= self.partitions {
             return exec_err!(
@@ -219,7 +225,7 @@ impl Task {
             }
             let last = state.open == 0 && state.over.is_none();
             if last {
-                state.over = Some("all of it has been read".to_string());
+                state.over = Some(Over::Read);
                 state.ended = Some(Instant::now());
             }
             (failed, last)
@@ -239,7 +245,7 @@ impl Task {
             if state.over.is_some() {
                 return false;
             }
-            state.over = Some(format!("cancelled: {reason}"));
+            state.over = Some(Over::Cancelled(reason.to_string()));
             state.ended = Some(Instant::now());
             state.dropped += state.open;
             std::mem::take(&mut state.streams)
@@ -321,6 +327,16 @@ impl Task {
             hooks.task_ends(&report, plan);
         }
         report
+    }
+}
+
+impl Over {
+    /// What those are told who want to read from it all the same.
+    fn error(&self, key: &TaskKey) -> DataFusionError {
+        match self {
+            Self::Read => exec_datafusion_err!("all of task {key} has been read"),
+            Self::Cancelled(reason) => exec_datafusion_err!("{TASK_CANCELLED}{reason}"),
+        }
     }
 }
 
@@ -410,9 +426,11 @@ impl PartitionReader {
             }
             None => {
                 self.end(Outcome::Dropped);
-                let over = self.task.state.lock().over.clone();
-                let reason = over.unwrap_or_else(|| "cut off".to_string());
-                Some(exec_err!("the task was {reason}"))
+                let state = self.task.state.lock();
+                let over = state.over.as_ref().map(|over| over.error(&self.task.key));
+                Some(Err(over.unwrap_or_else(|| {
+                    exec_datafusion_err!("task {} was cut off", self.task.key)
+                })))
             }
         }
     }

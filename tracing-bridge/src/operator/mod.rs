@@ -60,6 +60,9 @@ impl Instrumentation {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let mut spans = vec![];
         let entered = self.enter(plan, &mut spans)?;
+        if let Some(topmost) = find_layer::<EntryExec>(entered.as_ref()).and_then(EntryExec::span) {
+            topmost.ends(&spans);
+        }
         // Last, because the rule looks at the outermost layer only, and would wrap twice.
         rule(trace)
             .optimize(entered, &ConfigOptions::default())?

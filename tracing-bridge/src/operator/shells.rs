@@ -20,7 +20,7 @@ use super::span::OperatorSpan;
 const KEEPER: usize = usize::MAX;
 
 /// Outside `InstrumentedExec`: runs it always under the span in which it was run first, and keeps
-/// its span until the node's last partition or the end of the task.
+/// its span until the node's last partition, or that of the plan.
 pub(super) struct OperatorExec {
     inner: Arc<dyn ExecutionPlan>,
     span: Arc<OperatorSpan>,

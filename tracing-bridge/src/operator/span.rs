@@ -1,6 +1,6 @@
 //! The span of one node, over all of its partitions.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
@@ -21,6 +21,8 @@ pub(super) struct OperatorSpan {
     /// Held while the span is opened, which must happen once.
     opening: Mutex<()>,
     state: Mutex<State>,
+    /// Of the topmost node of a plan: the spans of all nodes, inputs before those that read them.
+    plan: OnceLock<Vec<Weak<OperatorSpan>>>,
 }
 
 #[derive(Default)]
@@ -48,7 +50,14 @@ impl OperatorSpan {
             links,
             opening: Mutex::default(),
             state: Mutex::default(),
+            plan: OnceLock::new(),
         }
+    }
+
+    /// Has these spans end with this one, since nobody asks for more of their nodes then.
+    pub(super) fn ends(&self, plan: &[Arc<OperatorSpan>]) {
+        self.plan
+            .get_or_init(|| plan.iter().map(Arc::downgrade).collect());
     }
 
     /// Opens the span, if it is not open, by running the stream that keeps it. Returns the span in
@@ -103,15 +112,24 @@ impl OperatorSpan {
 
     /// A partition has been read to its end, or left.
     pub(super) fn partition_done(&self) {
-        let open = {
+        {
             let mut state = self.state.lock();
             state.done += 1;
             if state.done < self.partitions {
                 return;
             }
-            // Should it run again, that is another execution.
-            std::mem::take(&mut *state).open
-        };
+        }
+        for span in self.plan.get().into_iter().flatten() {
+            if let Some(span) = span.upgrade() {
+                span.end();
+            }
+        }
+        self.end();
+    }
+
+    /// Should the node run again, that is another execution.
+    fn end(&self) {
+        let open = std::mem::take(&mut *self.state.lock()).open;
         self.close(open);
     }
 
@@ -127,7 +145,7 @@ impl OperatorSpan {
 }
 
 impl Drop for OperatorSpan {
-    /// The task has ended, and some partitions were never asked for.
+    /// The plan is gone, and some of its partitions were never asked for.
     fn drop(&mut self) {
         let open = self.state.get_mut().open.take();
         self.close(open);

@@ -1,11 +1,16 @@
 //! The hooks by themselves.
 
+use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::Schema;
-use datafusion::execution::TaskContext;
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::common::Result;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
+};
 use flightpath_core::{Headers, Hooks, QueryId, TaskKey, TraceOptions};
 use futures::StreamExt;
 use opentelemetry::baggage::BaggageExt;
@@ -140,4 +145,87 @@ async fn a_span_ends_with_its_plan_when_partitions_are_never_asked_for() {
         .trace(id, |trace| !trace.named("EmptyExec").is_empty())
         .await;
     assert_eq!(trace.named("EmptyExec").len(), 1);
+}
+
+/// Reads only the first partition of its input.
+#[derive(Debug)]
+struct FirstExec(Arc<dyn ExecutionPlan>, Arc<PlanProperties>);
+
+impl FirstExec {
+    fn over(input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        let one = Partitioning::UnknownPartitioning(1);
+        let properties = input.properties().as_ref().clone().with_partitioning(one);
+        Arc::new(Self(input, Arc::new(properties)))
+    }
+}
+
+impl DisplayAs for FirstExec {
+    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FirstExec")
+    }
+}
+
+impl ExecutionPlan for FirstExec {
+    fn name(&self) -> &str {
+        "FirstExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.1
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.0]
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Self::over(children.remove(0)))
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        self.0.execute(partition, context)
+    }
+}
+
+/// As where a failure or a limit ends the coordinator's part before it has asked for all: its span, and with it that
+/// of the query, stayed open as long as anybody held the plan.
+#[tokio::test]
+async fn a_span_ended_with_nothing_but_its_plan_when_partitions_were_never_asked_for() {
+    let collector = collector();
+    let (root, id) = caller();
+    let plan = root.in_scope(|| {
+        let plan = FirstExec::over(empty(3));
+        let hooks = hooks();
+        hooks
+            .wrap_plan(plan, None, TraceOptions::default())
+            .unwrap()
+    });
+    let stream = root.in_scope(|| plan.execute(0, Arc::default()).unwrap());
+    drop((stream, root));
+    let trace = collector
+        .trace(id, |trace| !trace.named("caller").is_empty())
+        .await;
+    let first = trace.only("FirstExec").unwrap();
+    let input = trace.only("EmptyExec").unwrap();
+    assert_eq!(input.parent().unwrap().name, "FirstExec");
+    assert!(
+        input.end_time_unix_nano <= first.end_time_unix_nano,
+        "{}",
+        trace.draw()
+    );
+    drop(plan);
 }
