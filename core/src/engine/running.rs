@@ -59,7 +59,8 @@ impl Running {
         self.rows += report.output_rows;
         self.bytes += report.output_bytes;
         if report.status == TaskStatus::Failed {
-            self.failed(OTHER, report.error.as_deref().unwrap_or("a task failed"));
+            let kind = report.error_kind.as_deref().unwrap_or(OTHER);
+            self.failed(kind, report.error.as_deref().unwrap_or("a task failed"));
         }
         if self.reported >= self.tasks {
             self.end();

@@ -58,6 +58,8 @@ pub struct TaskReport {
     pub status: TaskStatus,
     /// Message of the error, if it failed.
     pub error: Option<String>,
+    /// The kind of that error, such as `ArrowError`.
+    pub error_kind: Option<String>,
     /// When the first reader came, by the worker's own clock; `None` if none did.
     pub started: Option<SystemTime>,
     /// From the first reader to the end, by the worker's monotonic clock.

@@ -77,6 +77,8 @@ pub(crate) struct Report {
     pub(crate) output_bytes: u64,
     #[prost(message, repeated, tag = "9")]
     pub(crate) nodes: Vec<Node>,
+    #[prost(string, optional, tag = "10")]
+    pub(crate) error_kind: Option<String>,
 }
 
 /// A [`NodeReport`](crate::model::report::NodeReport).

@@ -24,6 +24,7 @@ fn report(nodes: Vec<NodeReport>) -> TaskReport {
         worker: "http://worker:1234".to_owned(),
         status: TaskStatus::Cancelled,
         error: Some("not my day".to_owned()),
+        error_kind: Some("Execution".to_owned()),
         started: Some(UNIX_EPOCH + Duration::new(1_700_000_000, 123_456_789)),
         duration: Duration::from_nanos(42_000_000_001),
         output_rows: 1 << 40,
@@ -194,6 +195,7 @@ fn the_report_around_the_metrics_survives() {
     let full = report(vec![empty("A"), empty("B")]);
     let bare = TaskReport {
         error: None,
+        error_kind: None,
         started: None,
         nodes: vec![],
         ..report(vec![])

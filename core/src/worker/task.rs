@@ -307,8 +307,9 @@ impl Task {
         self.span
             .record("flightpath.task.output_bytes", number(bytes));
         let error = state.error.as_ref().map(|error| error.strip_backtrace());
-        if let (Some(error), Some(message)) = (&state.error, &error) {
-            record_failure(&self.span, kind_of(error), message);
+        let error_kind = state.error.as_ref().map(|error| kind_of(error));
+        if let (Some(kind), Some(message)) = (error_kind, &error) {
+            record_failure(&self.span, kind, message);
         }
         drop(state);
         let report = TaskReport {
@@ -317,6 +318,7 @@ impl Task {
             worker: String::new(),
             status,
             error,
+            error_kind: error_kind.map(str::to_string),
             started,
             duration,
             output_rows: rows,

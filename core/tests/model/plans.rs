@@ -108,6 +108,7 @@ pub(crate) fn report(key: TaskKey, nodes: &[&str], millis: usize) -> TaskReport 
         worker: format!("http://worker-{}", key.task),
         status: TaskStatus::Finished,
         error: None,
+        error_kind: None,
         started: Some(SystemTime::UNIX_EPOCH),
         duration: Duration::from_millis(millis as u64),
         output_rows: millis as u64,

@@ -118,6 +118,7 @@ fn report(query_id: QueryId, task: usize) -> TaskReport {
         worker: String::new(),
         status: TaskStatus::Finished,
         error: None,
+        error_kind: None,
         started: None,
         duration: Duration::ZERO,
         output_rows: 0,
