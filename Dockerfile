@@ -8,7 +8,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,targe
         target/debug/examples/worker target/debug/examples/jaeger target/debug/examples/sql
 
 FROM debian:bookworm-20251117-slim
-RUN useradd --system --uid 10001 flightpath && install --directory --owner flightpath /data
+RUN useradd --uid 10001 flightpath && install --directory --owner flightpath /data
 USER flightpath
 COPY --from=build /programs/ /usr/local/bin/
 VOLUME /data
