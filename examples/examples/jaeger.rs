@@ -91,12 +91,17 @@ async fn run(args: Args) -> Result<()> {
     let endpoint = settings.endpoint().unwrap_or_default();
     let asking = async {
         loop {
-            let trace = setup.query().await?;
-            println!("trace: {}", jaeger_link(endpoint, &trace).unwrap_or(trace));
-            match args.every {
-                Some(time) => tokio::time::sleep(time.0).await,
-                None => return Ok(()),
+            let asked = setup.query().await.map(|trace| {
+                println!("trace: {}", jaeger_link(endpoint, &trace).unwrap_or(trace));
+            });
+            let Some(time) = args.every else {
+                return asked;
+            };
+            // Workers may come back until it is asked again.
+            if let Err(error) = asked {
+                eprintln!("error: {}", cli::explain(&error));
             }
+            tokio::time::sleep(time.0).await;
         }
     };
     let asked = tokio::select! {
