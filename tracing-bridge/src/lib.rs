@@ -65,6 +65,9 @@
 //! | `trace_sql` | `false` | texts that hold literals: SQL, nodes, and plans on spans of planning |
 //! | `trace_preview_rows` | 0 | how many rows of each node's output are shown |
 //!
+//! Without `trace_sql`, what can still hold values are the messages of errors: DataFusion quotes some, such as a text
+//! that cannot be cast.
+//!
 //! With `rpc`, each request has a span at both ends. A worker whose own session says `rpc` shows
 //! actions of other Flight clients too, if they come with a `traceparent`.
 //!
