@@ -4,6 +4,9 @@ use std::sync::LazyLock;
 
 use opentelemetry::KeyValue;
 use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::resource::{
+    EnvResourceDetector, ResourceDetector, SdkProvidedResourceDetector, TelemetryResourceDetector,
+};
 use uuid::Uuid;
 
 /// What a process does in queries; names its service by default.
@@ -27,9 +30,24 @@ impl Role {
 
 static INSTANCE: LazyLock<Uuid> = LazyLock::new(Uuid::now_v7);
 
-/// This process: `service.instance.id`, the same at each call, `service.version`, `process.pid` and `host.name`; and
-/// `service.name`, unless the environment names the service, which the SDK reads by itself.
+/// This process: `service.instance.id`, the same at each call, `service.version`, `process.pid` and `host.name`, and
+/// the name of the service, if one is given. What `OTEL_RESOURCE_ATTRIBUTES` says of these goes before; without a name
+/// given, `OTEL_SERVICE_NAME` goes before all.
 pub fn resource(service_name: Option<&'static str>) -> Resource {
+    let mut detectors: Vec<Box<dyn ResourceDetector>> = vec![
+        Box::new(TelemetryResourceDetector),
+        Box::new(EnvResourceDetector::new()),
+    ];
+    if service_name.is_none() {
+        detectors.push(Box::new(SdkProvidedResourceDetector));
+    }
+    described(service_name, &detectors)
+}
+
+fn described(
+    service_name: Option<&'static str>,
+    detectors: &[Box<dyn ResourceDetector>],
+) -> Resource {
     let host = gethostname::gethostname();
     let host = host.to_string_lossy();
     let mut attributes = vec![
@@ -39,5 +57,32 @@ pub fn resource(service_name: Option<&'static str>) -> Resource {
         KeyValue::new("host.name", host.into_owned()),
     ];
     attributes.extend(service_name.map(|name| KeyValue::new("service.name", name)));
-    Resource::builder().with_attributes(attributes).build()
+    Resource::builder_empty()
+        .with_attributes(attributes)
+        .with_detectors(detectors)
+        .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Said(&'static str, &'static str);
+
+    impl ResourceDetector for Said {
+        fn detect(&self) -> Resource {
+            let said = KeyValue::new(self.0, self.1);
+            Resource::builder_empty().with_attribute(said).build()
+        }
+    }
+
+    #[test]
+    fn what_the_environment_said_of_a_process_was_overruled() {
+        let said = Said("service.version", "9");
+        let resource = described(Some("flightpath-worker"), &[Box::new(said)]);
+        let get = |key: &'static str| resource.get(&key.into()).map(|value| value.to_string());
+        assert_eq!(get("service.version").as_deref(), Some("9"));
+        assert_eq!(get("service.name").as_deref(), Some("flightpath-worker"));
+        assert_eq!(get("service.instance.id"), Some(INSTANCE.to_string()));
+    }
 }
