@@ -1,16 +1,18 @@
 //! Where telemetry goes, and how it gets there.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use datafusion::common::Result;
+use datafusion::common::{Result, config_err};
 use opentelemetry_http::{HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{WithExportConfig, WithHttpConfig, WithTonicConfig};
 use tokio::runtime::Runtime;
 use ureq::Agent;
+use url::Url;
 
 use super::tls;
 
@@ -77,12 +79,13 @@ impl Endpoint {
     /// Has an exporter send over gRPC.
     ///
     /// # Errors
-    /// If a file of certificates cannot be read, or the build lacks the feature `tls` and the URL is one of https.
+    /// If the URL is none of http or https, a file of certificates cannot be read, or the build lacks the feature `tls`
+    /// and the URL is one of https.
     pub fn over_grpc<B: WithExportConfig + WithTonicConfig>(&self, exporter: B) -> Result<B> {
         let exporter = exporter.with_endpoint(&self.url).with_timeout(self.timeout);
-        match self.is_https() {
-            true => tls::grpc(self, exporter),
-            false => Ok(exporter),
+        match self.parsed()?.scheme() {
+            "https" => tls::grpc(self, exporter),
+            _ => Ok(exporter),
         }
     }
 
@@ -95,7 +98,7 @@ impl Endpoint {
         let mut client = Agent::config_builder()
             .timeout_global(Some(self.timeout))
             .http_status_as_error(false);
-        if self.is_https() {
+        if self.parsed()?.scheme() == "https" {
             client = tls::http(self, client)?;
         }
         Ok(exporter
@@ -105,9 +108,31 @@ impl Endpoint {
             .with_http_client(Client(client.build().into())))
     }
 
-    fn is_https(&self) -> bool {
-        let start = self.url.get(..8);
-        start.is_some_and(|start| start.eq_ignore_ascii_case("https://"))
+    /// What to tell a person of the first time that something cannot be sent: where to, why, and what to try where the
+    /// port is known for the other protocol.
+    pub fn cannot_send(&self, what: &str, error: &dyn fmt::Display) -> String {
+        let url = &self.url;
+        let port = self.parsed().ok().and_then(|url| url.port());
+        let hint = match (self.protocol, port) {
+            (Protocol::Grpc, Some(4318)) => {
+                "; port 4318 is for HTTP as a rule: try OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"
+            }
+            (Protocol::HttpProtobuf, Some(4317)) => {
+                "; port 4317 is for gRPC as a rule: try OTEL_EXPORTER_OTLP_PROTOCOL=grpc"
+            }
+            _ => "",
+        };
+        format!("{what} cannot be sent to {url}, queries go on without: {error}{hint}")
+    }
+
+    fn parsed(&self) -> Result<Url> {
+        match Url::parse(&self.url) {
+            Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(url),
+            _ => config_err!(
+                "{:?} is no endpoint; expected a URL of http or https, such as http://localhost:4317",
+                self.url
+            ),
+        }
     }
 }
 
@@ -134,4 +159,57 @@ pub fn runtime(thread_name: &str) -> io::Result<Runtime> {
         .thread_name(thread_name)
         .enable_all()
         .build()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_of_the_other_protocol_is_pointed_out() {
+        use Protocol::{Grpc, HttpProtobuf};
+        for (url, protocol, hint) in [
+            (
+                "http://localhost:4318",
+                Grpc,
+                Some("PROTOCOL=http/protobuf"),
+            ),
+            (
+                "http://localhost:4317/v1/traces",
+                HttpProtobuf,
+                Some("PROTOCOL=grpc"),
+            ),
+            ("http://localhost:4317", Grpc, None),
+            ("http://localhost:4318/v1/traces", HttpProtobuf, None),
+        ] {
+            let told = Endpoint::new(url, protocol).cannot_send("spans", &"gone");
+            assert!(told.starts_with(&format!("spans cannot be sent to {url}")));
+            match hint {
+                Some(hint) => assert!(told.ends_with(hint), "{told}"),
+                None => assert!(told.ends_with("gone"), "{told}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_url_of_http_was_taken_for_an_endpoint() {
+        for url in ["localhost:4317", "no url", "ftp://localhost", "http://", ""] {
+            for protocol in [Protocol::Grpc, Protocol::HttpProtobuf] {
+                let error = Endpoint::new(url, protocol).parsed().unwrap_err();
+                let message = error.to_string();
+                assert!(
+                    message.contains("such as http://localhost:4317"),
+                    "{message}"
+                );
+            }
+        }
+        for url in [
+            "http://localhost",
+            "HTTPS://[::1]:4317/",
+            "http://10.0.0.1:1/v1/traces",
+        ] {
+            assert!(Endpoint::new(url, Protocol::Grpc).parsed().is_ok(), "{url}");
+        }
+    }
 }

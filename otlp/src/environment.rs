@@ -1,12 +1,16 @@
 //! What the standard variables say.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use datafusion::common::{Result, config_err};
 
 use super::endpoint::{Endpoint, Protocol};
 use super::resource::Role;
+
+/// An hour, in milliseconds.
+const LONGEST_TIMEOUT: u64 = 3_600_000;
 
 /// What is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +103,23 @@ impl Environment {
         }
     }
 
+    /// A variable that is a whole number.
+    ///
+    /// # Errors
+    /// If it is none, or out of range.
+    pub fn number(&self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>> {
+        let Some(value) = self.get(name) else {
+            return Ok(None);
+        };
+        match value.parse() {
+            Ok(number) if range.contains(&number) => Ok(Some(number)),
+            _ => {
+                let (least, most) = range.into_inner();
+                config_err!("{name} is {value:?}; expected a whole number from {least} to {most}")
+            }
+        }
+    }
+
     /// Where a signal is sent over OTLP, if anywhere: `OTEL_EXPORTER_OTLP_ENDPOINT`, `_PROTOCOL` (`grpc`, which is the
     /// default, or `http/protobuf`), `_CERTIFICATE` (a PEM file) and `_TIMEOUT` (milliseconds), each overruled by the
     /// signal's own, such as `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`. The general endpoint is a base that gets the
@@ -110,30 +131,24 @@ impl Environment {
         if !self.exporters(signal)?.otlp {
             return Ok(None);
         }
-        let own =
-            |setting: &str| self.get(&format!("OTEL_EXPORTER_OTLP_{}_{setting}", signal.as_str()));
-        let general = |setting: &str| self.get(&format!("OTEL_EXPORTER_OTLP_{setting}"));
-        let either = |setting: &str| own(setting).or_else(|| general(setting));
-        let protocol = match either("PROTOCOL").as_deref() {
+        let own = |setting: &str| format!("OTEL_EXPORTER_OTLP_{}_{setting}", signal.as_str());
+        let general = |setting: &str| format!("OTEL_EXPORTER_OTLP_{setting}");
+        // The name of the one that holds.
+        let either = |setting: &str| match self.get(&own(setting)) {
+            Some(_) => own(setting),
+            None => general(setting),
+        };
+        let variable = either("PROTOCOL");
+        let protocol = match self.get(&variable).as_deref() {
             None | Some("grpc") => Protocol::Grpc,
             Some("http/protobuf") => Protocol::HttpProtobuf,
             Some(other) => {
-                return config_err!(
-                    "the OTLP protocol is {other:?}; known are grpc and http/protobuf"
-                );
+                return config_err!("{variable} is {other:?}; known are grpc and http/protobuf");
             }
         };
-        let timeout = match either("TIMEOUT").map(|timeout| (timeout.parse(), timeout)) {
-            None => None,
-            Some((Ok(millis), _)) => Some(Duration::from_millis(millis)),
-            Some((Err(_), timeout)) => {
-                return config_err!(
-                    "the OTLP timeout is {timeout:?}; expected a whole number of milliseconds"
-                );
-            }
-        };
-        let url = own("ENDPOINT").or_else(|| {
-            let base = general("ENDPOINT")?;
+        let timeout = self.number(&either("TIMEOUT"), 1..=LONGEST_TIMEOUT)?;
+        let url = self.get(&own("ENDPOINT")).or_else(|| {
+            let base = self.get(&general("ENDPOINT"))?;
             Some(match protocol {
                 Protocol::Grpc => base,
                 Protocol::HttpProtobuf => {
@@ -144,9 +159,9 @@ impl Environment {
         let endpoint = url.map(|url| {
             let mut endpoint = Endpoint::new(url, protocol);
             if let Some(timeout) = timeout {
-                endpoint = endpoint.with_timeout(timeout);
+                endpoint = endpoint.with_timeout(Duration::from_millis(timeout));
             }
-            match either("CERTIFICATE") {
+            match self.get(&either("CERTIFICATE")) {
                 Some(path) => endpoint.with_certificate(path),
                 None => endpoint,
             }
@@ -263,10 +278,14 @@ mod tests {
             (HTTP.0, "smoke"),
             ("OTEL_METRICS_EXPORTER", "abacus"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"),
+            ("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "0"),
         ] {
             let error = with(&[ENDPOINT, (name, value)]).endpoint(Metrics);
             let message = error.unwrap_err().to_string();
-            assert!(message.contains(value), "{message}");
+            assert!(
+                message.contains(name) && message.contains(value),
+                "{message}"
+            );
         }
     }
 

@@ -30,9 +30,9 @@ impl Role {
 
 static INSTANCE: LazyLock<Uuid> = LazyLock::new(Uuid::now_v7);
 
-/// This process: `service.instance.id`, the same at each call, `service.version`, `process.pid` and `host.name`, and
-/// the name of the service, if one is given. What `OTEL_RESOURCE_ATTRIBUTES` says of these goes before; without a name
-/// given, `OTEL_SERVICE_NAME` goes before all.
+/// This process: `service.instance.id`, the same at each call, `process.pid` and `host.name`, and the name of the
+/// service, if one is given, with Flightpath's version: that of a service with another name is not known here. What
+/// `OTEL_RESOURCE_ATTRIBUTES` says of these goes before; without a name given, `OTEL_SERVICE_NAME` goes before all.
 pub fn resource(service_name: Option<&'static str>) -> Resource {
     let mut detectors: Vec<Box<dyn ResourceDetector>> = vec![
         Box::new(TelemetryResourceDetector),
@@ -51,12 +51,14 @@ fn described(
     let host = gethostname::gethostname();
     let host = host.to_string_lossy();
     let mut attributes = vec![
-        KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
         KeyValue::new("service.instance.id", INSTANCE.to_string()),
         KeyValue::new("process.pid", i64::from(std::process::id())),
         KeyValue::new("host.name", host.into_owned()),
     ];
-    attributes.extend(service_name.map(|name| KeyValue::new("service.name", name)));
+    if let Some(name) = service_name {
+        attributes.push(KeyValue::new("service.name", name));
+        attributes.push(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
+    }
     Resource::builder_empty()
         .with_attributes(attributes)
         .with_detectors(detectors)
@@ -74,6 +76,14 @@ mod tests {
             let said = KeyValue::new(self.0, self.1);
             Resource::builder_empty().with_attribute(said).build()
         }
+    }
+
+    #[test]
+    fn the_version_of_another_service_was_taken_for_ours() {
+        let version = |name| described(name, &[]).get(&"service.version".into());
+        assert_eq!(version(None), None);
+        let own = version(Some("flightpath-worker")).map(|version| version.to_string());
+        assert_eq!(own.as_deref(), Some(env!("CARGO_PKG_VERSION")));
     }
 
     #[test]

@@ -39,6 +39,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result};
+use opentelemetry::InstrumentationScope;
 use opentelemetry::metrics::MeterProvider;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 use prometheus::Registry;
@@ -99,8 +100,11 @@ impl MetricsExport {
             }
         }
         let provider = provider.build();
+        let scope = InstrumentationScope::builder("flightpath")
+            .with_version(env!("CARGO_PKG_VERSION"))
+            .build();
         Ok(Self {
-            hooks: Arc::new(MetricsHooks::new(&provider.meter("flightpath"))),
+            hooks: Arc::new(MetricsHooks::new(&provider.meter_with_scope(scope))),
             registry,
             provider: Some(provider),
             runtime,

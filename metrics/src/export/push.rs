@@ -23,7 +23,7 @@ pub(super) fn otlp(endpoint: &Endpoint) -> Result<(impl PushMetricExporter + use
         .map_err(|error| error.context(format!("cannot send metrics to {}", endpoint.url())))?;
     let told = Told {
         exporter,
-        endpoint: endpoint.url().to_owned(),
+        endpoint: endpoint.clone(),
         warned: AtomicBool::new(false),
     };
     Ok((told, runtime))
@@ -42,7 +42,7 @@ fn exporter(endpoint: &Endpoint) -> Result<MetricExporter> {
 #[derive(Debug)]
 struct Told {
     exporter: MetricExporter,
-    endpoint: String,
+    endpoint: Endpoint,
     warned: AtomicBool,
 }
 
@@ -51,8 +51,7 @@ impl PushMetricExporter for Told {
         let result = self.exporter.export(metrics).await;
         let failed = result.is_err();
         if let (Err(error), false) = (&result, self.warned.swap(failed, Ordering::Relaxed)) {
-            let endpoint = &self.endpoint;
-            tracing::warn!("metrics cannot be sent to {endpoint}, queries go on without: {error}");
+            tracing::warn!("{}", self.endpoint.cannot_send("metrics", error));
         }
         result
     }

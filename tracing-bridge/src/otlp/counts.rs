@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use flightpath_otlp::Endpoint;
 use opentelemetry::trace::Span as _;
 use opentelemetry::{Context, Value};
 use opentelemetry_sdk::Resource;
@@ -27,7 +28,8 @@ pub struct ExportSummary {
 
 #[derive(Debug)]
 pub(super) struct Counts {
-    endpoint: String,
+    /// Where one is known.
+    endpoint: Option<Endpoint>,
     started: AtomicU64,
     ended: AtomicU64,
     changed: Notify,
@@ -38,9 +40,9 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    pub(super) fn new(endpoint: &str) -> Self {
+    pub(super) fn new(endpoint: Option<Endpoint>) -> Self {
         Self {
-            endpoint: endpoint.to_string(),
+            endpoint,
             started: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             changed: Notify::new(),
@@ -123,11 +125,10 @@ impl<E: SpanExporter> SpanExporter for CountedExporter<E> {
             Ok(()) => self.counts.sent.fetch_add(spans, Ordering::Relaxed),
             Err(error) => {
                 // Once: an endpoint that is down stays down for many batches.
-                if !self.counts.warned.swap(true, Ordering::Relaxed) {
-                    let endpoint = &self.counts.endpoint;
-                    tracing::warn!(
-                        "spans cannot be sent to {endpoint}, queries go on without: {error}"
-                    );
+                if let Some(endpoint) = &self.counts.endpoint
+                    && !self.counts.warned.swap(true, Ordering::Relaxed)
+                {
+                    tracing::warn!("{}", endpoint.cannot_send("spans", error));
                 }
                 self.counts.failed.fetch_add(spans, Ordering::Relaxed)
             }

@@ -2,6 +2,7 @@
 
 mod counts;
 mod exporters;
+mod limits;
 mod settings;
 mod tree;
 
@@ -11,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::common::{Result, exec_datafusion_err};
+use opentelemetry::InstrumentationScope;
 use opentelemetry::trace::{TraceContextExt, TracerProvider};
-use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{
     BatchSpanProcessor, SdkTracerProvider, SpanExporter as SpanExport, TracerProviderBuilder,
 };
@@ -28,14 +29,9 @@ pub use counts::ExportSummary;
 use counts::{CountedExporter, CountedProcessor, Counts};
 use exporters::Exporters;
 pub use flightpath_otlp::{Protocol, Role};
+use limits::Limits;
 pub use settings::OtlpSettings;
 pub use tree::SpanTree;
-
-/// A boundary's span links to each task that it reads; the SDK's default is 128.
-const MAX_LINKS: u32 = 1024;
-
-/// Room for all metrics of a scan of Parquet files, beside the other attributes.
-const MAX_ATTRIBUTES: u32 = 256;
 
 /// How long the last spans may take to leave.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -127,21 +123,25 @@ impl Telemetry {
             Exporters::new(settings)?
         };
         let resource = flightpath_otlp::resource(settings.default_service_name());
-        let endpoint = settings.endpoint().unwrap_or("standard output");
-        let mut exporting = Exporting::new(exporters, endpoint, resource, settings.value_limit());
+        let counts = Counts::new(settings.otlp().cloned());
+        let mut provider = settings.limits().provider();
+        if let Some(sampler) = settings.sampler() {
+            provider = provider.with_sampler(sampler.clone());
+        }
+        let provider = provider.with_resource(resource);
+        let mut exporting = Exporting::new(exporters, counts, provider, settings.limits());
         exporting.runtime = Some(runtime);
         Ok(Self(Some(exporting)))
     }
 
     /// Starts to keep spans in memory, once [`layer`](Self::layer) is part of a subscriber.
     pub fn collect(tree: &SpanTree) -> Self {
-        let exporting = Exporting::new(
-            tree.clone(),
-            "memory",
-            flightpath_otlp::resource(None),
-            None,
-        );
-        Self(Some(exporting))
+        let limits = Limits::default();
+        let provider = limits
+            .provider()
+            .with_resource(flightpath_otlp::resource(None));
+        let counts = Counts::new(None);
+        Self(Some(Exporting::new(tree.clone(), counts, provider, limits)))
     }
 
     /// Whether spans are sent anywhere.
@@ -160,8 +160,11 @@ impl Telemetry {
         let targets = Targets::new()
             .with_targets(targets)
             .with_default(Level::INFO);
+        let scope = InstrumentationScope::builder("flightpath")
+            .with_version(env!("CARGO_PKG_VERSION"))
+            .build();
         let layer = tracing_opentelemetry::layer()
-            .with_tracer(exporting.provider.tracer("flightpath"))
+            .with_tracer(exporting.provider.tracer_with_scope(scope))
             .with_location(false)
             .with_target(false)
             .with_threads(false)
@@ -217,19 +220,16 @@ impl Drop for Telemetry {
 impl Exporting {
     fn new(
         exporter: impl SpanExport + 'static,
-        endpoint: &str,
-        resource: Resource,
-        value_limit: Option<usize>,
+        counts: Counts,
+        provider: TracerProviderBuilder,
+        limits: Limits,
     ) -> Self {
-        let counts = Arc::new(Counts::new(endpoint));
-        let exporter = CountedExporter::new(exporter, Arc::clone(&counts), value_limit);
-        let batches = BatchSpanProcessor::builder(exporter).build();
-        let provider = limits(SdkTracerProvider::builder())
-            .with_resource(resource)
-            .with_span_processor(CountedProcessor::new(batches, Arc::clone(&counts)))
-            .build();
+        let counts = Arc::new(counts);
+        let exporter = CountedExporter::new(exporter, Arc::clone(&counts), limits.value);
+        let batches = BatchSpanProcessor::builder(exporter).with_batch_config(limits.queue());
+        let processor = CountedProcessor::new(batches.build(), Arc::clone(&counts));
         Self {
-            provider,
+            provider: provider.with_span_processor(processor).build(),
             counts,
             runtime: None,
         }
@@ -262,10 +262,4 @@ pub fn trace_id(span: &tracing::Span) -> Option<String> {
     let context = tracing_opentelemetry::OpenTelemetrySpanExt::context(span);
     let span = context.span().span_context().clone();
     span.is_sampled().then(|| span.trace_id().to_string())
-}
-
-fn limits(builder: TracerProviderBuilder) -> TracerProviderBuilder {
-    builder
-        .with_max_links_per_span(MAX_LINKS)
-        .with_max_attributes_per_span(MAX_ATTRIBUTES)
 }

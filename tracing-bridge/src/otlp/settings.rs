@@ -3,17 +3,22 @@
 use std::path::PathBuf;
 
 use datafusion::common::{Result, config_err};
-use flightpath_otlp::{Endpoint, Environment, Protocol, Role, Signal};
+use flightpath_otlp::{Endpoint, Environment, Exporters, Protocol, Role, Signal};
+use opentelemetry_sdk::trace::Sampler;
 
 use super::Telemetry;
+use super::limits::Limits;
 
 /// Where spans go.
 #[derive(Clone, Debug)]
 pub struct OtlpSettings {
     otlp: Option<Endpoint>,
     console: bool,
+    off: bool,
     service_name: Option<&'static str>,
-    value_limit: Option<usize>,
+    limits: Limits,
+    /// Where there is none, the SDK looks for one.
+    sampler: Option<Sampler>,
 }
 
 impl OtlpSettings {
@@ -22,8 +27,10 @@ impl OtlpSettings {
         Self {
             otlp: Some(Endpoint::new(endpoint, protocol)),
             console: false,
+            off: false,
             service_name: Some(role.service_name()),
-            value_limit: None,
+            limits: Limits::default(),
+            sampler: None,
         }
     }
 
@@ -37,11 +44,15 @@ impl OtlpSettings {
     /// | `OTEL_EXPORTER_OTLP_TIMEOUT`, `OTEL_EXPORTER_OTLP_TRACES_TIMEOUT` | milliseconds that a request may take; 10,000 by default |
     /// | `OTEL_TRACES_EXPORTER` | `otlp` (default), `console` (standard output) or `none`; more than one with commas |
     /// | `OTEL_SDK_DISABLED` | `true`: nowhere |
+    /// | `OTEL_TRACES_SAMPLER` | `parentbased_always_on` (default), `parentbased_always_off`, `parentbased_traceidratio`, or one of these without `parentbased_`, which does not ask what the caller's trace is |
+    /// | `OTEL_TRACES_SAMPLER_ARG` | the share of traces that a `traceidratio` takes, from 0 to 1 (default) |
     /// | `OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT`, `OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT` | how many characters of a text are kept |
+    /// | `OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT`, `OTEL_SPAN_LINK_COUNT_LIMIT`, `OTEL_SPAN_EVENT_COUNT_LIMIT` | how many of each a span has; 256, 1,024 and 128 by default |
+    /// | `OTEL_BSP_MAX_QUEUE_SIZE` | how many spans may wait to be sent; 16,384 by default |
+    /// | `OTEL_BSP_SCHEDULE_DELAY`, `OTEL_BSP_EXPORT_TIMEOUT`, `OTEL_BSP_MAX_EXPORT_BATCH_SIZE` | milliseconds that spans wait, milliseconds that sending them may take, and how many go at once; 5,000, 30,000 and 512 by default |
     ///
     /// The exporter and the SDK read more by themselves: `OTEL_EXPORTER_OTLP_HEADERS`,
-    /// `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_TRACES_SAMPLER`,
-    /// `OTEL_BSP_*`.
+    /// `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`.
     ///
     /// # Errors
     /// If a variable has a value that is not listed here.
@@ -50,23 +61,14 @@ impl OtlpSettings {
     }
 
     fn read(role: Role, environment: &Environment) -> Result<Self> {
-        let limit = environment
-            .get("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT")
-            .or_else(|| environment.get("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT"));
-        let value_limit = match limit.map(|limit| (limit.parse(), limit)) {
-            None => None,
-            Some((Ok(characters), _)) => Some(characters),
-            Some((Err(_), limit)) => {
-                return config_err!(
-                    "the limit for the length of attribute values is no number of characters: {limit:?}"
-                );
-            }
-        };
+        let exporters = environment.exporters(Signal::Traces)?;
         Ok(Self {
             otlp: environment.endpoint(Signal::Traces)?,
-            console: environment.exporters(Signal::Traces)?.console,
+            console: exporters.console,
+            off: exporters == Exporters::default(),
             service_name: environment.default_service_name(role),
-            value_limit,
+            limits: Limits::read(environment)?,
+            sampler: sampler(environment)?,
         })
     }
 
@@ -91,6 +93,11 @@ impl OtlpSettings {
             .unwrap_or_default()
     }
 
+    /// Whether the environment says that spans go nowhere, and not merely nothing of where.
+    pub fn is_off(&self) -> bool {
+        self.off
+    }
+
     /// Whether spans are written to standard output.
     pub fn console(&self) -> bool {
         self.console
@@ -98,12 +105,12 @@ impl OtlpSettings {
 
     /// How many characters of an attribute's text are kept; `None` for all.
     pub fn value_limit(&self) -> Option<usize> {
-        self.value_limit
+        self.limits.value
     }
 
     /// Keeps this many characters of each attribute's text.
     pub fn with_value_limit(mut self, characters: usize) -> Self {
-        self.value_limit = Some(characters);
+        self.limits.value = Some(characters);
         self
     }
 
@@ -118,9 +125,46 @@ impl OtlpSettings {
         self.otlp.as_ref()
     }
 
+    pub(super) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    pub(super) fn sampler(&self) -> Option<&Sampler> {
+        self.sampler.as_ref()
+    }
+
     pub(super) fn default_service_name(&self) -> Option<&'static str> {
         self.service_name
     }
+}
+
+fn sampler(environment: &Environment) -> Result<Option<Sampler>> {
+    const NAME: &str = "OTEL_TRACES_SAMPLER";
+    const SHARE: &str = "OTEL_TRACES_SAMPLER_ARG";
+    let Some(name) = environment.get(NAME) else {
+        return Ok(None);
+    };
+    let inherits = name.strip_prefix("parentbased_");
+    let sampler = match inherits.unwrap_or(&name) {
+        "always_on" => Sampler::AlwaysOn,
+        "always_off" => Sampler::AlwaysOff,
+        "traceidratio" => {
+            let share = environment.get(SHARE).unwrap_or_else(|| "1".to_string());
+            match share.parse() {
+                Ok(ratio) if (0.0..=1.0).contains(&ratio) => Sampler::TraceIdRatioBased(ratio),
+                _ => return config_err!("{SHARE} is {share:?}; expected a number from 0 to 1"),
+            }
+        }
+        _ => {
+            return config_err!(
+                "{NAME} is {name:?}; known are always_on, always_off, traceidratio, and these after parentbased_"
+            );
+        }
+    };
+    Ok(Some(match inherits {
+        Some(_) => Sampler::ParentBased(Box::new(sampler)),
+        None => sampler,
+    }))
 }
 
 #[cfg(test)]
@@ -128,7 +172,7 @@ impl OtlpSettings {
 mod tests {
     use super::*;
 
-    fn read(variables: &'static [(&str, &str)]) -> Result<OtlpSettings> {
+    fn read(variables: &'static [(&'static str, &'static str)]) -> Result<OtlpSettings> {
         let environment = Environment::of(|name| {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| value.to_string())
@@ -137,14 +181,37 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_for_spans_goes_before_the_general_one() {
-        const GENERAL: (&str, &str) = ("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "20");
-        const OWN: (&str, &str) = ("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "10");
-        assert_eq!(read(&[]).unwrap().value_limit(), None);
-        assert_eq!(read(&[GENERAL]).unwrap().value_limit(), Some(20));
-        assert_eq!(read(&[GENERAL, OWN]).unwrap().value_limit(), Some(10));
-        let error = read(&[("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "long")]).unwrap_err();
-        assert!(error.to_string().contains("long"), "{error}");
+    fn samplers_that_are_unknown_passed_in_silence() {
+        const NAME: &str = "OTEL_TRACES_SAMPLER";
+        const SHARE: &str = "OTEL_TRACES_SAMPLER_ARG";
+        for (variables, expected) in [
+            (&[] as &[_], "None"),
+            (&[(NAME, "always_off")], "Some(AlwaysOff)"),
+            (
+                &[(NAME, "parentbased_always_on")],
+                "Some(ParentBased(AlwaysOn))",
+            ),
+            (
+                &[(NAME, "traceidratio"), (SHARE, "0.25")],
+                "Some(TraceIdRatioBased(0.25))",
+            ),
+            (
+                &[(NAME, "parentbased_traceidratio")],
+                "Some(ParentBased(TraceIdRatioBased(1.0)))",
+            ),
+        ] {
+            let sampler = read(variables).unwrap().sampler;
+            assert_eq!(format!("{sampler:?}"), expected, "{variables:?}");
+        }
+        for (variables, named) in [
+            (&[(NAME, "sometimes")] as &[_], "sometimes"),
+            (&[(NAME, "parentbased_jaeger_remote")], "jaeger_remote"),
+            (&[(NAME, "traceidratio"), (SHARE, "1.5")], "1.5"),
+            (&[(NAME, "traceidratio"), (SHARE, "half")], "half"),
+        ] {
+            let message = read(variables).unwrap_err().to_string();
+            assert!(message.contains(named), "{message}");
+        }
     }
 
     #[test]
@@ -157,7 +224,10 @@ mod tests {
         let settings = settings.unwrap();
         assert_eq!(settings.endpoint(), Some("http://jaeger:4318/v1/traces"));
         assert_eq!(settings.protocol(), Protocol::HttpProtobuf);
-        assert!(settings.console());
+        assert!(settings.console() && !settings.is_off());
+        let off = read(&[("OTEL_TRACES_EXPORTER", "none")]).unwrap();
+        assert!(off.is_off() && off.endpoint().is_none());
+        assert!(!read(&[]).unwrap().is_off());
         assert_eq!(settings.default_service_name(), Some("flightpath-worker"));
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use opentelemetry::Value;
 use opentelemetry::trace::{SpanId, Status, TraceId};
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter};
@@ -16,9 +17,15 @@ use parking_lot::Mutex;
 #[derive(Clone, Debug, Default)]
 pub struct SpanTree(Arc<Mutex<Vec<SpanData>>>);
 
-/// Which of a task's attributes tell it from its siblings.
+/// A span below this, with nothing below it and nothing to say, is counted in place of drawn: most rules of planning
+/// are.
+const BRIEF: Duration = Duration::from_micros(50);
+
+const TASK: &str = "flightpath.task.index";
+
+/// Which attributes are drawn, and as what.
 const SHOWN: [(&str, &str); 4] = [
-    ("flightpath.task.index", "task"),
+    (TASK, "task"),
     ("flightpath.worker.url", "on"),
     ("flightpath.task.status", "status"),
     ("datafusion.metrics.output_rows", "rows"),
@@ -31,13 +38,29 @@ impl SpanTree {
     }
 }
 
+type Id = (TraceId, SpanId);
+
+fn id(span: &SpanData) -> Id {
+    (span.span_context.trace_id(), span.span_context.span_id())
+}
+
+fn took(span: &SpanData) -> Duration {
+    let took = span.end_time.duration_since(span.start_time);
+    took.unwrap_or(Duration::ZERO)
+}
+
+fn attribute<'a>(span: &'a SpanData, key: &str) -> Option<&'a Value> {
+    let mut attributes = span.attributes.iter();
+    let found = attributes.find(|found| found.key.as_str() == key)?;
+    Some(&found.value)
+}
+
 impl fmt::Display for SpanTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let spans = self.0.lock();
-        let key = |span: &SpanData| (span.span_context.trace_id(), span.span_context.span_id());
-        let known: HashSet<(TraceId, SpanId)> = spans.iter().map(key).collect();
+        let known: HashSet<Id> = spans.iter().map(id).collect();
         let mut roots = vec![];
-        let mut children: HashMap<(TraceId, SpanId), Vec<&SpanData>> = HashMap::new();
+        let mut children: HashMap<Id, Vec<&SpanData>> = HashMap::new();
         for span in spans.iter() {
             let parent = (span.span_context.trace_id(), span.parent_span_id);
             if known.contains(&parent) {
@@ -46,49 +69,86 @@ impl fmt::Display for SpanTree {
                 roots.push(span);
             }
         }
-        let by_start = |spans: &mut Vec<&SpanData>| spans.sort_by_key(|span| span.start_time);
-        by_start(&mut roots);
-        children.values_mut().for_each(by_start);
         // From the last, since they are taken from the end.
-        let mut pending: Vec<(&SpanData, usize)> =
-            roots.into_iter().rev().map(|root| (root, 0)).collect();
-        while let Some((span, depth)) = pending.pop() {
-            writeln!(f, "{}", Line { span, depth })?;
-            let below = children.remove(&key(span)).unwrap_or_default();
-            pending.extend(below.into_iter().rev().map(|child| (child, depth + 1)));
+        let mut pending = lines(roots, 0, &children);
+        pending.reverse();
+        while let Some(line) = pending.pop() {
+            writeln!(f, "{line}")?;
+            if let Drawn::Span(span) = line.drawn {
+                let below = children.remove(&id(span)).unwrap_or_default();
+                let below = lines(below, line.depth + 1, &children);
+                pending.extend(below.into_iter().rev());
+            }
         }
         Ok(())
     }
 }
 
 struct Line<'a> {
-    span: &'a SpanData,
+    drawn: Drawn<'a>,
     depth: usize,
+}
+
+enum Drawn<'a> {
+    Span(&'a SpanData),
+    /// How many there are that are not drawn.
+    Brief(usize),
+}
+
+/// Siblings by the number of their task, or else by start.
+fn lines<'a>(
+    mut spans: Vec<&'a SpanData>,
+    depth: usize,
+    children: &HashMap<Id, Vec<&SpanData>>,
+) -> Vec<Line<'a>> {
+    let all = spans.len();
+    spans.retain(|span| {
+        let silent = span.status == Status::Unset && span.links.is_empty();
+        let plain = silent && SHOWN.iter().all(|(key, _)| attribute(span, key).is_none());
+        !plain || took(span) >= BRIEF || children.contains_key(&id(span))
+    });
+    let brief = all - spans.len();
+    spans.sort_by_key(|span| {
+        let task = match attribute(span, TASK) {
+            Some(Value::I64(index)) => *index,
+            _ => 0,
+        };
+        (task, span.start_time)
+    });
+    let drawn = spans.into_iter().map(Drawn::Span);
+    let drawn = drawn.chain((brief > 0).then_some(Drawn::Brief(brief)));
+    drawn.map(|drawn| Line { drawn, depth }).collect()
 }
 
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { span, depth } = self;
-        let took = span.end_time.duration_since(span.start_time);
-        let took = took.unwrap_or(Duration::ZERO);
-        let name = format!("{:indent$}{}", "", span.name, indent = depth * 2);
-        write!(f, "{name:<48} {:>9.1} ms", took.as_secs_f64() * 1000.0)?;
+        let indent = self.depth * 2;
+        let span = match self.drawn {
+            Drawn::Span(span) => span,
+            Drawn::Brief(spans) => {
+                return write!(f, "{:indent$}({spans} of less than 0.05 ms)", "");
+            }
+        };
+        let name = format!("{:indent$}{}", "", span.name);
+        write!(
+            f,
+            "{name:<48} {:>9.1} ms",
+            took(span).as_secs_f64() * 1000.0
+        )?;
         for (key, label) in SHOWN {
-            let found = span
-                .attributes
-                .iter()
-                .find(|found| found.key.as_str() == key);
-            if let Some(found) = found {
-                write!(f, "  {label} {}", found.value)?;
+            if let Some(value) = attribute(span, key) {
+                write!(f, "  {label} {value}")?;
             }
         }
         if !span.links.is_empty() {
             write!(f, "  links {}", span.links.len())?;
         }
-        match &span.status {
-            Status::Error { description } => write!(f, "  ERROR {description}"),
-            _ => Ok(()),
+        if let Status::Error { description } = &span.status {
+            // A line of its own would be taken for a span.
+            let description: Vec<_> = description.lines().map(str::trim).collect();
+            write!(f, "  ERROR {}", description.join(" "))?;
         }
+        Ok(())
     }
 }
 
@@ -96,5 +156,68 @@ impl SpanExporter for SpanTree {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         self.0.lock().extend(batch);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use opentelemetry::trace::{Span, TraceContextExt, Tracer, TracerProvider};
+    use opentelemetry::{Context, KeyValue};
+    use opentelemetry_sdk::trace::SdkTracerProvider;
+
+    use super::*;
+
+    #[test]
+    fn tasks_came_by_their_start_and_rules_of_no_time_filled_the_tree() {
+        let tree = SpanTree::default();
+        let provider = SdkTracerProvider::builder()
+            .with_simple_exporter(tree.clone())
+            .build();
+        let tracer = provider.tracer("test");
+        let at = |micros| SystemTime::UNIX_EPOCH + Duration::from_micros(micros);
+        let span = |name, begin, end, attributes: &[KeyValue], parent: &Context| {
+            let builder = tracer
+                .span_builder(name)
+                .with_start_time(at(begin))
+                .with_attributes(attributes.to_vec());
+            let mut span = tracer.build_with_context(builder, parent);
+            span.end_with_timestamp(at(end));
+            Context::new().with_remote_span_context(span.span_context().clone())
+        };
+        let none = Context::new();
+        let root = span("query", 0, 9_000, &[], &none);
+        let plan = span("plan", 0, 1_000, &[], &root);
+        for rule in 0..3 {
+            span("rule", rule, rule + 10, &[], &plan);
+        }
+        span("slow rule", 4, 504, &[], &plan);
+        let phase = span("phase", 600, 601, &[], &plan);
+        span("rule", 600, 700, &[], &phase);
+        let stage = span("stage", 1_000, 8_000, &[], &root);
+        for (index, begin) in [(1, 1_000), (0, 1_010)] {
+            let index = KeyValue::new(TASK, index);
+            span("task", begin, begin + 1, &[index], &stage);
+        }
+        let drawn = tree.draw();
+        let seen: Vec<_> = drawn
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                "query 9.0 ms",
+                "plan 1.0 ms",
+                "slow rule 0.5 ms",
+                "phase 0.0 ms",
+                "rule 0.1 ms",
+                "(3 of less than 0.05 ms)",
+                "stage 7.0 ms",
+                "task 0.0 ms task 0",
+                "task 0.0 ms task 1",
+            ]
+        );
     }
 }

@@ -84,7 +84,7 @@ async fn an_endpoint_that_hangs_slows_nothing_and_no_span_is_unaccounted_for() {
     let settings = OtlpSettings::new(Role::Worker, endpoint, Protocol::Grpc);
     let telemetry = Telemetry::start(&settings).unwrap();
     let begin = Instant::now();
-    emit(&telemetry, 10_000);
+    emit(&telemetry, 20_000);
     assert!(
         begin.elapsed() < Duration::from_secs(5),
         "spans do not wait"
@@ -95,8 +95,17 @@ async fn an_endpoint_that_hangs_slows_nothing_and_no_span_is_unaccounted_for() {
         "nor does the end for long"
     );
     assert_eq!(summary.sent, 0);
-    assert_eq!(summary.failed + summary.dropped, 10_000, "{summary:?}");
+    assert_eq!(summary.failed + summary.dropped, 20_000, "{summary:?}");
     assert!(summary.dropped > 0, "the queue is shorter: {summary:?}");
+}
+
+#[tokio::test]
+async fn spans_of_a_whole_budget_were_too_many_to_wait() {
+    let collector = Collector::start().unwrap();
+    let telemetry = over_grpc(&collector);
+    emit(&telemetry, 10_000);
+    let summary = telemetry.shutdown().await;
+    assert_eq!(summary.dropped, 0, "{summary:?}");
 }
 
 #[tokio::test]
@@ -129,7 +138,14 @@ fn a_subscriber_that_is_set_stays() {
 
 #[test]
 fn an_endpoint_that_is_no_url_is_named() {
-    let settings = OtlpSettings::new(Role::Worker, "no url", Protocol::Grpc);
-    let message = Telemetry::start(&settings).unwrap_err().to_string();
-    assert!(message.contains("no url"), "{message}");
+    for url in ["no url", "localhost:4317"] {
+        for protocol in [Protocol::Grpc, Protocol::HttpProtobuf] {
+            let settings = OtlpSettings::new(Role::Worker, url, protocol);
+            let message = Telemetry::start(&settings).unwrap_err().to_string();
+            assert!(
+                message.contains(url) && message.contains("expected a URL"),
+                "{message}"
+            );
+        }
+    }
 }

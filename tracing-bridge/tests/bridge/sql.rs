@@ -75,7 +75,7 @@ fn a_tree_is_drawn_with_durations_and_failures() {
         let outer = tracing::info_span!(parent: None, "outer");
         assert_eq!(trace_id(&outer).unwrap().len(), 32);
         let _inside = outer.enter();
-        let failed = tracing::info_span!("inner", otel.status_description = "went wrong");
+        let failed = tracing::info_span!("inner", otel.status_description = "went\n  wrong");
         failed.in_scope(|| {});
     });
     telemetry.flush();
