@@ -19,7 +19,7 @@ use flightpath_examples::{end_tracing, stop_signal};
 use flightpath_metrics::export::{MetricsExport, MetricsServer};
 use flightpath_testkit::{Cluster, cli, tpch};
 use flightpath_tracing_bridge::{
-    OtlpSettings, Role, TracedSql, TracingHooks, init, init_tree, trace_id,
+    OtlpSettings, Role, Telemetry, TracedSql, TracingHooks, init, init_tree, trace_id,
 };
 
 const SQL: &str = "
@@ -32,6 +32,8 @@ const SQL: &str = "
     GROUP BY n_name
     ORDER BY late_lines DESC, nation
     LIMIT 5";
+
+const UNSAMPLED: &str = "no trace: the sampler says no, see OTEL_TRACES_SAMPLER";
 
 /// Runs a query on several workers, and shows its trace: in Jaeger if OTEL_EXPORTER_OTLP_ENDPOINT
 /// names it, or else drawn here.
@@ -72,13 +74,23 @@ async fn main() {
 
 async fn run(args: Args) -> Result<()> {
     let settings = OtlpSettings::from_env(Role::Coordinator)?;
-    if settings.endpoint().is_none() && !settings.console() {
-        let (telemetry, tree) = init_tree()?;
+    if settings.is_off() {
         let setup = Setup::new(&args).await?;
         setup.query().await?;
         setup.stop().await?;
+        println!("no trace: OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER switches traces off");
+        return Ok(());
+    }
+    if settings.endpoint().is_none() && !settings.console() {
+        let (telemetry, tree) = init_tree()?;
+        let setup = Setup::new(&args).await?;
+        let trace = setup.query().await?;
+        setup.stop().await?;
         telemetry.shutdown().await;
-        println!("\n{tree}");
+        match trace {
+            Some(_) => println!("\n{tree}"),
+            None => println!("{UNSAMPLED}"),
+        }
         if !args.workers.is_empty() {
             println!("What workers do is in their own processes, and not drawn here.");
         }
@@ -88,11 +100,11 @@ async fn run(args: Args) -> Result<()> {
     let stop = stop_signal()?;
     let telemetry = init(Role::Coordinator)?;
     let setup = Setup::new(&args).await?;
-    let endpoint = settings.endpoint().unwrap_or_default();
     let asking = async {
         loop {
-            let asked = setup.query().await.map(|trace| {
-                println!("trace: {}", jaeger_link(endpoint, &trace).unwrap_or(trace));
+            let asked = setup.query().await.map(|trace| match trace {
+                Some(trace) => println!("trace: {}", shown(&telemetry, &settings, trace)),
+                None => println!("{UNSAMPLED}"),
             });
             let Some(time) = args.every else {
                 return asked;
@@ -160,8 +172,8 @@ impl Setup {
         })
     }
 
-    /// Runs the query, and returns the id of its trace.
-    async fn query(&self) -> Result<String> {
+    /// Runs the query, and returns the id of its trace, if it is sampled.
+    async fn query(&self) -> Result<Option<String>> {
         let frame = self.ctx.traced_sql(SQL).await?;
         let query = frame
             .task_ctx()
@@ -169,7 +181,7 @@ impl Setup {
             .get_extension::<QuerySpan>();
         let trace = query.and_then(|query| trace_id(query.span()));
         frame.show().await?;
-        Ok(trace.unwrap_or_else(|| "none, the sampler says no".to_string()))
+        Ok(trace)
     }
 
     async fn stop(self) -> Result<()> {
@@ -181,6 +193,18 @@ impl Setup {
         }
         self.metrics.shutdown().await;
         Ok(())
+    }
+}
+
+/// The link to a trace, or its id and whether it got there.
+fn shown(telemetry: &Telemetry, settings: &OtlpSettings, trace: String) -> String {
+    let Some(endpoint) = settings.endpoint() else {
+        return trace;
+    };
+    let summary = tokio::task::block_in_place(|| telemetry.flush());
+    match summary.sent {
+        0 => format!("{trace}, which did not get to {endpoint}"),
+        _ => jaeger_link(endpoint, &trace).unwrap_or(trace),
     }
 }
 

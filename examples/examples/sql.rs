@@ -14,7 +14,9 @@ use datafusion::arrow::{csv, json};
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::options::ArrowReadOptions;
-use datafusion::prelude::{CsvReadOptions, DataFrame, JsonReadOptions, SessionContext};
+use datafusion::prelude::{
+    CsvReadOptions, DataFrame, JsonReadOptions, SessionConfig, SessionContext,
+};
 use flightpath_core::{Coordinator, QuerySpan, SessionStateBuilderExt, StaticWorkers};
 use flightpath_examples::{end_tracing, init_tracing};
 use flightpath_metrics::{Progress, QueryProfile, progress};
@@ -53,7 +55,7 @@ struct Args {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 
-    /// Keeps the profile of the last statement that ran in this file, and prints what it comes to.
+    /// Keeps the profile of the last statement with an answer in this file, and prints what it comes to.
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
 
@@ -106,6 +108,7 @@ async fn run(args: Args) -> Result<()> {
     let coordinator = Coordinator::new(StaticWorkers::new(args.workers)?)
         .with_hooks(Arc::new(TracingHooks::from_env()?));
     let state = SessionStateBuilder::new()
+        .with_config(SessionConfig::new().with_information_schema(true))
         .with_default_features()
         .with_flightpath(coordinator)
         .build();
@@ -129,7 +132,9 @@ async fn run(args: Args) -> Result<()> {
         let planned = statements::plan_frame(frame).await?;
         let rows = followed(&planned).await;
         // Of a query that failed, the profile is wanted most.
-        if let Some(file) = &args.profile {
+        if let Some(file) = &args.profile
+            && !planned.plan.schema().fields().is_empty()
+        {
             let mut profile = QueryProfile::of(&planned.plan)?.with_sql(text);
             if let Some(id) = trace {
                 profile = profile.with_trace_id(id);

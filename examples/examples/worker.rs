@@ -15,6 +15,9 @@ use flightpath_testkit::cli;
 use flightpath_tracing_bridge::{Role, TracingHooks};
 
 /// Runs tasks of distributed queries until it is told to stop (SIGTERM or Ctrl-C).
+///
+/// With OTEL_EXPORTER_OTLP_ENDPOINT set, its part of each query's trace is sent there, and its metrics, if
+/// OTEL_METRICS_EXPORTER does not say none.
 #[derive(Parser)]
 struct Args {
     /// Where to listen; port 0 takes any that is free.

@@ -59,7 +59,7 @@ impl fmt::Display for Failures {
         for Deviation { method, problem } in self.iter() {
             write!(f, "\n  {method} {problem}")?;
         }
-        Ok(())
+        f.write_str("\nTransparentExec of flightpath-tracing-bridge around it forwards them all")
     }
 }
 
