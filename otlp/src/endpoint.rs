@@ -1,7 +1,6 @@
 //! Where telemetry goes, and how it gets there.
 
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,7 +9,6 @@ use bytes::Bytes;
 use datafusion::common::{Result, config_err};
 use opentelemetry_http::{HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{WithExportConfig, WithHttpConfig, WithTonicConfig};
-use tokio::runtime::Runtime;
 use ureq::Agent;
 use url::Url;
 
@@ -146,19 +144,6 @@ impl HttpClient for Client {
         let (parts, mut body) = answer.into_parts();
         Ok(Response::from_parts(parts, body.read_to_vec()?.into()))
     }
-}
-
-/// A runtime that connections of an exporter live in: it exports from a thread of its own, where there is none, and
-/// that of the program may be busy, or gone.
-///
-/// # Errors
-/// If the system gives no thread.
-pub fn runtime(thread_name: &str) -> io::Result<Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name(thread_name)
-        .enable_all()
-        .build()
 }
 
 #[cfg(test)]

@@ -26,8 +26,10 @@
 mod endpoint;
 mod environment;
 mod resource;
+mod runtime;
 mod tls;
 
-pub use endpoint::{Endpoint, Protocol, runtime};
+pub use endpoint::{Endpoint, Protocol};
 pub use environment::{Environment, Exporters, Signal};
 pub use resource::{Role, resource};
+pub use runtime::ExporterRuntime;

@@ -43,9 +43,9 @@ use opentelemetry::InstrumentationScope;
 use opentelemetry::metrics::MeterProvider;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 use prometheus::Registry;
-use tokio::runtime::Runtime;
 
 pub use endpoint::MetricsServer;
+use flightpath_otlp::ExporterRuntime;
 pub use flightpath_otlp::{Endpoint, Protocol, Role};
 pub use hooks::MetricsHooks;
 pub use settings::MetricsSettings;
@@ -60,7 +60,7 @@ pub struct MetricsExport {
     /// Until it has been shut down.
     provider: Option<SdkMeterProvider>,
     /// The exporter's own.
-    runtime: Option<Runtime>,
+    _runtime: Option<ExporterRuntime>,
 }
 
 impl MetricsExport {
@@ -107,7 +107,7 @@ impl MetricsExport {
             hooks: Arc::new(MetricsHooks::new(&provider.meter_with_scope(scope))),
             registry,
             provider: Some(provider),
-            runtime,
+            _runtime: runtime,
         })
     }
 
@@ -165,10 +165,6 @@ impl Drop for MetricsExport {
         if let Some(provider) = self.provider.take() {
             // The exporter warns of what it cannot send.
             let _told = provider.shutdown();
-        }
-        if let Some(runtime) = self.runtime.take() {
-            // A runtime that is just dropped panics in async code.
-            runtime.shutdown_background();
         }
     }
 }

@@ -4,17 +4,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use datafusion::common::{DataFusionError, Result};
-use flightpath_otlp::{Endpoint, Protocol};
+use flightpath_otlp::{Endpoint, ExporterRuntime, Protocol};
 use opentelemetry_otlp::MetricExporter;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::metrics::Temporality;
 use opentelemetry_sdk::metrics::data::ResourceMetrics;
 use opentelemetry_sdk::metrics::exporter::PushMetricExporter;
-use tokio::runtime::Runtime;
 
 /// An exporter to an endpoint, and the runtime that its connection lives in.
-pub(super) fn otlp(endpoint: &Endpoint) -> Result<(impl PushMetricExporter + use<>, Runtime)> {
-    let runtime = flightpath_otlp::runtime("flightpath-metrics")?;
+pub(super) fn otlp(
+    endpoint: &Endpoint,
+) -> Result<(impl PushMetricExporter + use<>, ExporterRuntime)> {
+    let runtime = ExporterRuntime::new("flightpath-metrics")?;
     let exporter = {
         let _inside = runtime.enter();
         exporter(endpoint)

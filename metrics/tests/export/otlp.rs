@@ -107,8 +107,8 @@ async fn nowhere() {
     .await;
 }
 
-#[test]
-fn an_endpoint_that_cannot_be_sent_to_is_an_error() {
+#[tokio::test]
+async fn an_endpoint_that_cannot_be_sent_to_was_a_panic_in_async_code() {
     let no_certificate = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     let encrypted = Endpoint::new("https://localhost:1/v1/metrics", Protocol::HttpProtobuf);
     for (endpoint, expected) in [

@@ -17,7 +17,6 @@ use opentelemetry::trace::{TraceContextExt, TracerProvider};
 use opentelemetry_sdk::trace::{
     BatchSpanProcessor, SdkTracerProvider, SpanExporter as SpanExport, TracerProviderBuilder,
 };
-use tokio::runtime::Runtime;
 use tracing::{Level, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -28,6 +27,7 @@ use tracing_subscriber::{Layer, fmt as log};
 pub use counts::ExportSummary;
 use counts::{CountedExporter, CountedProcessor, Counts};
 use exporters::Exporters;
+use flightpath_otlp::ExporterRuntime;
 pub use flightpath_otlp::{Protocol, Role};
 use limits::Limits;
 pub use settings::OtlpSettings;
@@ -105,7 +105,7 @@ struct Exporting {
     provider: SdkTracerProvider,
     counts: Arc<Counts>,
     /// The exporter's own, so that it works on while the program's runtime is busy, or gone.
-    runtime: Option<Runtime>,
+    _runtime: Option<ExporterRuntime>,
 }
 
 impl Telemetry {
@@ -117,7 +117,7 @@ impl Telemetry {
         if settings.endpoint().is_none() && !settings.console() {
             return Ok(Self(None));
         }
-        let runtime = flightpath_otlp::runtime("flightpath-otlp")?;
+        let runtime = ExporterRuntime::new("flightpath-otlp")?;
         let exporters = {
             let _inside = runtime.enter();
             Exporters::new(settings)?
@@ -130,7 +130,7 @@ impl Telemetry {
         }
         let provider = provider.with_resource(resource);
         let mut exporting = Exporting::new(exporters, counts, provider, settings.limits());
-        exporting.runtime = Some(runtime);
+        exporting._runtime = Some(runtime);
         Ok(Self(Some(exporting)))
     }
 
@@ -231,17 +231,13 @@ impl Exporting {
         Self {
             provider: provider.with_span_processor(processor).build(),
             counts,
-            runtime: None,
+            _runtime: None,
         }
     }
 
-    fn end(mut self) -> ExportSummary {
+    fn end(self) -> ExportSummary {
         // What went wrong is counted.
         let _counted = self.provider.shutdown_with_timeout(FLUSH_TIMEOUT);
-        if let Some(runtime) = self.runtime.take() {
-            // A runtime that is just dropped panics in async code.
-            runtime.shutdown_background();
-        }
         let summary = self.counts.summary_at_end();
         if summary.failed + summary.dropped + summary.dropped_links > 0 {
             tracing::warn!(

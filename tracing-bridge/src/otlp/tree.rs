@@ -17,9 +17,9 @@ use parking_lot::Mutex;
 #[derive(Clone, Debug, Default)]
 pub struct SpanTree(Arc<Mutex<Vec<SpanData>>>);
 
-/// A span below this, with nothing below it and nothing to say, is counted in place of drawn: most rules of planning
-/// are.
-const BRIEF: Duration = Duration::from_micros(50);
+/// A span of less time, with nothing below it and nothing to say of the query, is counted in place of drawn: most rules
+/// of planning are.
+const BRIEF: Duration = Duration::from_millis(1);
 
 const TASK: &str = "flightpath.task.index";
 
@@ -103,9 +103,13 @@ fn lines<'a>(
 ) -> Vec<Line<'a>> {
     let all = spans.len();
     spans.retain(|span| {
-        let silent = span.status == Status::Unset && span.links.is_empty();
-        let plain = silent && SHOWN.iter().all(|(key, _)| attribute(span, key).is_none());
-        !plain || took(span) >= BRIEF || children.contains_key(&id(span))
+        let told = span.attributes.iter().any(|told| {
+            let key = told.key.as_str();
+            key.starts_with("flightpath.") || key.starts_with("datafusion.")
+        });
+        told || span.status != Status::Unset
+            || took(span) >= BRIEF
+            || children.contains_key(&id(span))
     });
     let brief = all - spans.len();
     spans.sort_by_key(|span| {
@@ -126,7 +130,7 @@ impl fmt::Display for Line<'_> {
         let span = match self.drawn {
             Drawn::Span(span) => span,
             Drawn::Brief(spans) => {
-                return write!(f, "{:indent$}({spans} of less than 0.05 ms)", "");
+                return write!(f, "{:indent$}({spans} of less than 1 ms)", "");
             }
         };
         let name = format!("{:indent$}{}", "", span.name);
@@ -188,13 +192,13 @@ mod tests {
         };
         let none = Context::new();
         let root = span("query", 0, 9_000, &[], &none);
-        let plan = span("plan", 0, 1_000, &[], &root);
+        let plan = span("plan", 0, 8_000, &[], &root);
         for rule in 0..3 {
             span("rule", rule, rule + 10, &[], &plan);
         }
-        span("slow rule", 4, 504, &[], &plan);
-        let phase = span("phase", 600, 601, &[], &plan);
-        span("rule", 600, 700, &[], &phase);
+        span("slow rule", 4, 5_004, &[], &plan);
+        let phase = span("phase", 6_000, 6_001, &[], &plan);
+        span("rule", 6_000, 7_000, &[], &phase);
         let stage = span("stage", 1_000, 8_000, &[], &root);
         for (index, begin) in [(1, 1_000), (0, 1_010)] {
             let index = KeyValue::new(TASK, index);
@@ -209,11 +213,11 @@ mod tests {
             seen,
             [
                 "query 9.0 ms",
-                "plan 1.0 ms",
-                "slow rule 0.5 ms",
+                "plan 8.0 ms",
+                "slow rule 5.0 ms",
                 "phase 0.0 ms",
-                "rule 0.1 ms",
-                "(3 of less than 0.05 ms)",
+                "rule 1.0 ms",
+                "(3 of less than 1 ms)",
                 "stage 7.0 ms",
                 "task 0.0 ms task 0",
                 "task 0.0 ms task 1",

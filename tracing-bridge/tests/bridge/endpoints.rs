@@ -164,8 +164,8 @@ async fn spans_go_over_https_to_whom_the_certificate_says() {
     assert_eq!(collector.span_count(), 2);
 }
 
-#[test]
-fn a_certificate_that_is_none_is_an_error() {
+#[tokio::test]
+async fn a_certificate_that_is_none_is_an_error() {
     for (file, expected) in [
         ("/nowhere/ca.pem", "cannot read the certificates"),
         (

@@ -136,8 +136,8 @@ fn a_subscriber_that_is_set_stays() {
     assert_eq!(other.span_count(), 0);
 }
 
-#[test]
-fn an_endpoint_that_is_no_url_is_named() {
+#[tokio::test]
+async fn an_endpoint_that_is_no_url_was_a_panic_in_async_code() {
     for url in ["no url", "localhost:4317"] {
         for protocol in [Protocol::Grpc, Protocol::HttpProtobuf] {
             let settings = OtlpSettings::new(Role::Worker, url, protocol);
