@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use datafusion::common::{Result, config_err};
 use opentelemetry_http::{HttpClient, HttpError, Request, Response};
-use opentelemetry_otlp::{WithExportConfig, WithHttpConfig, WithTonicConfig};
+use opentelemetry_otlp::{Compression, WithExportConfig, WithHttpConfig, WithTonicConfig};
 use ureq::Agent;
 use url::Url;
 
@@ -33,6 +33,8 @@ pub struct Endpoint {
     url: String,
     protocol: Protocol,
     certificate: Option<PathBuf>,
+    client: Option<(PathBuf, PathBuf)>,
+    gzip: bool,
     timeout: Duration,
 }
 
@@ -43,6 +45,8 @@ impl Endpoint {
             url: url.into(),
             protocol,
             certificate: None,
+            client: None,
+            gzip: false,
             timeout: TIMEOUT,
         }
     }
@@ -50,6 +54,18 @@ impl Endpoint {
     /// Trusts the certificates in this PEM file, in place of those that the system trusts.
     pub fn with_certificate(mut self, file: impl Into<PathBuf>) -> Self {
         self.certificate = Some(file.into());
+        self
+    }
+
+    /// Shows the endpoint who this is, by a certificate and its private key, both PEM files.
+    pub fn with_client(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.client = Some((certificate.into(), key.into()));
+        self
+    }
+
+    /// Compresses what is sent.
+    pub fn with_gzip(mut self) -> Self {
+        self.gzip = true;
         self
     }
 
@@ -74,13 +90,22 @@ impl Endpoint {
         self.certificate.as_deref()
     }
 
+    /// The files of the certificate and of the key that show who this is.
+    pub fn client(&self) -> Option<(&Path, &Path)> {
+        let (certificate, key) = self.client.as_ref()?;
+        Some((certificate, key))
+    }
+
     /// Has an exporter send over gRPC.
     ///
     /// # Errors
-    /// If the URL is none of http or https, a file of certificates cannot be read, or the build lacks the feature `tls`
+    /// If the URL is none of http or https, a file of certificates or keys cannot be read, or the build lacks the feature `tls`
     /// and the URL is one of https.
     pub fn over_grpc<B: WithExportConfig + WithTonicConfig>(&self, exporter: B) -> Result<B> {
-        let exporter = exporter.with_endpoint(&self.url).with_timeout(self.timeout);
+        let mut exporter = exporter.with_endpoint(&self.url).with_timeout(self.timeout);
+        if self.gzip {
+            exporter = exporter.with_compression(Compression::Gzip);
+        }
         match self.parsed()?.scheme() {
             "https" => tls::grpc(self, exporter),
             _ => Ok(exporter),
@@ -99,11 +124,15 @@ impl Endpoint {
         if self.parsed()?.scheme() == "https" {
             client = tls::http(self, client)?;
         }
-        Ok(exporter
+        let exporter = exporter
             .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
             .with_endpoint(&self.url)
             .with_timeout(self.timeout)
-            .with_http_client(Client(client.build().into())))
+            .with_http_client(Client(client.build().into()));
+        Ok(match self.gzip {
+            true => exporter.with_compression(Compression::Gzip),
+            false => exporter,
+        })
     }
 
     /// What to tell a person of the first time that something cannot be sent: where to, why, and what to try where the

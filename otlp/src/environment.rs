@@ -121,8 +121,9 @@ impl Environment {
     }
 
     /// Where a signal is sent over OTLP, if anywhere: `OTEL_EXPORTER_OTLP_ENDPOINT`, `_PROTOCOL` (`grpc`, which is the
-    /// default, or `http/protobuf`), `_CERTIFICATE` (a PEM file) and `_TIMEOUT` (milliseconds), each overruled by the
-    /// signal's own, such as `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`. The general endpoint is a base that gets the
+    /// default, or `http/protobuf`), `_CERTIFICATE`, `_CLIENT_CERTIFICATE` and `_CLIENT_KEY` (PEM files), `_COMPRESSION`
+    /// (`none`, which is the default, or `gzip`) and `_TIMEOUT` (milliseconds), each overruled by the signal's own, such
+    /// as `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`. The general endpoint is a base that gets the
     /// signal's path over HTTP; the signal's own has it.
     ///
     /// # Errors
@@ -147,6 +148,29 @@ impl Environment {
             }
         };
         let timeout = self.number(&either("TIMEOUT"), 1..=LONGEST_TIMEOUT)?;
+        let variable = either("COMPRESSION");
+        let gzip = match self.get(&variable).as_deref() {
+            None | Some("none") => false,
+            Some("gzip") => true,
+            Some(other) => return config_err!("{variable} is {other:?}; known are none and gzip"),
+        };
+        let variable = either("HEADERS");
+        let headers = self.get(&variable).unwrap_or_default();
+        // The exporter reads them, and leaves out what it does not understand.
+        if !headers
+            .split_terminator(',')
+            .all(|header| header.contains('='))
+        {
+            // They may hold secrets.
+            return config_err!("{variable} is no list of key=value with commas between");
+        }
+        let (certificate, key) = (either("CLIENT_CERTIFICATE"), either("CLIENT_KEY"));
+        let client = match (self.get(&certificate), self.get(&key)) {
+            (None, None) => None,
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (Some(_), None) => return config_err!("{certificate} is set, and {key} is not"),
+            (None, Some(_)) => return config_err!("{key} is set, and {certificate} is not"),
+        };
         let url = self.get(&own("ENDPOINT")).or_else(|| {
             let base = self.get(&general("ENDPOINT"))?;
             Some(match protocol {
@@ -160,6 +184,12 @@ impl Environment {
             let mut endpoint = Endpoint::new(url, protocol);
             if let Some(timeout) = timeout {
                 endpoint = endpoint.with_timeout(Duration::from_millis(timeout));
+            }
+            if gzip {
+                endpoint = endpoint.with_gzip();
+            }
+            if let Some((certificate, key)) = client {
+                endpoint = endpoint.with_client(certificate, key);
             }
             match self.get(&either("CERTIFICATE")) {
                 Some(path) => endpoint.with_certificate(path),
@@ -273,9 +303,42 @@ mod tests {
     }
 
     #[test]
+    fn compression_and_client_certificates_passed_in_silence() {
+        let gzip = ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip");
+        let none = ("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "none");
+        let certificate = ("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "me.pem");
+        let key = ("OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY", "key.pem");
+        let plain = Endpoint::new(ENDPOINT.1, Protocol::Grpc);
+        let variables = [ENDPOINT, gzip, none, certificate, key];
+        let expected = plain.clone().with_client("me.pem", "key.pem");
+        assert_eq!(endpoint(Traces, &variables), Some(expected));
+        let variables = [ENDPOINT, gzip, none];
+        assert_eq!(endpoint(Metrics, &variables), Some(plain.with_gzip()));
+        for alone in [certificate, key] {
+            let error = with(&[ENDPOINT, alone]).endpoint(Traces).unwrap_err();
+            assert!(error.to_string().contains("is set, and OTEL_"), "{error}");
+        }
+    }
+
+    #[test]
+    fn headers_that_are_none_passed_in_silence() {
+        const NAME: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+        for fine in ["a=b", "a=b,c=d,", "authorization=Basic%20c2VjcmV0"] {
+            assert!(endpoint(Traces, &[ENDPOINT, (NAME, fine)]).is_some());
+        }
+        let error = with(&[ENDPOINT, (NAME, "a=b,secret")]).endpoint(Traces);
+        let message = error.unwrap_err().to_string();
+        assert!(
+            message.contains(NAME) && !message.contains("secret"),
+            "{message}"
+        );
+    }
+
+    #[test]
     fn unknown_values_are_named() {
         for (name, value) in [
             (HTTP.0, "smoke"),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "brotli"),
             ("OTEL_METRICS_EXPORTER", "abacus"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"),
             ("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "0"),

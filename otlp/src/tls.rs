@@ -10,28 +10,37 @@ mod with_tls {
     use std::path::Path;
     use std::sync::Arc;
 
-    use datafusion::common::{Result, config_datafusion_err, config_err};
+    use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_err};
     use opentelemetry_otlp::WithTonicConfig;
-    use opentelemetry_otlp::tonic_types::transport::{Certificate as PemFile, ClientTlsConfig};
+    use opentelemetry_otlp::tonic_types::transport::{
+        Certificate as PemFile, ClientTlsConfig, Identity,
+    };
     use ureq::config::ConfigBuilder;
-    use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, TlsProvider, parse_pem};
+    use ureq::tls::{
+        Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, TlsProvider, parse_pem,
+    };
     use ureq::typestate::AgentScope;
 
     use crate::endpoint::Endpoint;
 
     pub(crate) fn grpc<B: WithTonicConfig>(endpoint: &Endpoint, exporter: B) -> Result<B> {
-        let trusted = match endpoint.certificate().map(read).transpose()? {
+        let mut tls = match endpoint.certificate().map(certificates).transpose()? {
             Some((pem, _)) => ClientTlsConfig::new().ca_certificate(PemFile::from_pem(pem)),
             None => ClientTlsConfig::new().with_enabled_roots(),
         };
-        Ok(exporter.with_tls_config(trusted))
+        if let Some((certificate, private)) = endpoint.client() {
+            let (certificate, _) = certificates(certificate)?;
+            let (key, _) = key(private)?;
+            tls = tls.identity(Identity::from_pem(certificate, key));
+        }
+        Ok(exporter.with_tls_config(tls))
     }
 
     pub(crate) fn http(
         endpoint: &Endpoint,
         client: ConfigBuilder<AgentScope>,
     ) -> Result<ConfigBuilder<AgentScope>> {
-        let trusted = match endpoint.certificate().map(read).transpose()? {
+        let trusted = match endpoint.certificate().map(certificates).transpose()? {
             Some((_, certificates)) => certificates,
             None => {
                 let found = rustls_native_certs::load_native_certs().certs;
@@ -41,21 +50,24 @@ mod with_tls {
                     .collect()
             }
         };
+        let client_certificate = endpoint.client().map(|(certificate, private)| {
+            let (_, certificates) = certificates(certificate)?;
+            let (_, key) = key(private)?;
+            Ok::<_, DataFusionError>(ClientCert::new_with_certs(&certificates, key))
+        });
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let tls = TlsConfig::builder()
             .provider(TlsProvider::Rustls)
             .unversioned_rustls_crypto_provider(provider)
             .root_certs(RootCerts::Specific(Arc::new(trusted)))
+            .client_cert(client_certificate.transpose()?)
             .build();
         Ok(client.tls_config(tls))
     }
 
     /// A PEM file, and its certificates: at least one, which clients do not see to themselves.
-    fn read(file: &Path) -> Result<(Vec<u8>, Vec<Certificate<'static>>)> {
-        let shown = file.display();
-        let pem = std::fs::read(file).map_err(|error| {
-            config_datafusion_err!("cannot read the certificates {shown}: {error}")
-        })?;
+    fn certificates(file: &Path) -> Result<(Vec<u8>, Vec<Certificate<'static>>)> {
+        let pem = pem("certificates", file)?;
         let certificates: Vec<_> = parse_pem(&pem)
             .filter_map(|item| match item {
                 Ok(PemItem::Certificate(certificate)) => Some(certificate),
@@ -64,10 +76,29 @@ mod with_tls {
             .collect();
         match certificates.is_empty() {
             true => {
-                config_err!("{shown} has no certificate; expected a PEM file of those to trust")
+                let shown = file.display();
+                config_err!("{shown} has no certificate; expected a PEM file with at least one")
             }
             false => Ok((pem, certificates)),
         }
+    }
+
+    /// A PEM file, and its private key.
+    fn key(file: &Path) -> Result<(Vec<u8>, PrivateKey<'static>)> {
+        let pem = pem("key", file)?;
+        match PrivateKey::from_pem(&pem) {
+            Ok(key) => Ok((pem, key)),
+            Err(_) => {
+                let shown = file.display();
+                config_err!("{shown} has no private key; expected a PEM file with one")
+            }
+        }
+    }
+
+    fn pem(what: &str, file: &Path) -> Result<Vec<u8>> {
+        let shown = file.display();
+        std::fs::read(file)
+            .map_err(|error| config_datafusion_err!("cannot read the {what} {shown}: {error}"))
     }
 }
 

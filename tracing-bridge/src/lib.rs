@@ -100,7 +100,8 @@ mod transparent;
 
 pub use hooks::TracingHooks;
 pub use otlp::{
-    ExportSummary, OtlpSettings, Protocol, Role, SpanTree, Telemetry, init, init_tree, trace_id,
+    Endpoint, ExportSummary, OtlpSettings, Protocol, Role, SpanTree, Telemetry, init, init_tree,
+    trace_id,
 };
 #[cfg(feature = "sql")]
 pub use sql::TracedSql;

@@ -30,6 +30,8 @@ impl MetricsSettings {
     /// | `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT` | where to; without one, nowhere |
     /// | `OTEL_EXPORTER_OTLP_PROTOCOL`, `OTEL_EXPORTER_OTLP_METRICS_PROTOCOL` | `grpc` (default) or `http/protobuf` |
     /// | `OTEL_EXPORTER_OTLP_CERTIFICATE`, `OTEL_EXPORTER_OTLP_METRICS_CERTIFICATE` | a PEM file of the certificates to trust in place of the system's |
+    /// | `OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE`, `OTEL_EXPORTER_OTLP_CLIENT_KEY` and the same with `METRICS` | PEM files that show the endpoint who this is |
+    /// | `OTEL_EXPORTER_OTLP_COMPRESSION`, `OTEL_EXPORTER_OTLP_METRICS_COMPRESSION` | `none` (default) or `gzip` |
     /// | `OTEL_EXPORTER_OTLP_TIMEOUT`, `OTEL_EXPORTER_OTLP_METRICS_TIMEOUT` | milliseconds that a request may take; 10,000 by default |
     /// | `OTEL_METRICS_EXPORTER` | `otlp` (default), `console` (standard output) or `none`; more than one with commas |
     /// | `OTEL_SDK_DISABLED` | `true`: nothing is measured |

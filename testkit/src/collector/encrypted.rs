@@ -6,39 +6,52 @@ use std::sync::Arc;
 
 use axum::serve::Listener;
 use rcgen::CertifiedKey;
-use rustls::ServerConfig;
 use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// What a server needs to be one of https.
-pub(super) struct Identity {
-    pub(super) acceptor: TlsAcceptor,
-    /// What its clients have to trust, as PEM.
-    pub(super) certificate: String,
+/// A certificate and its private key, as PEM.
+#[derive(Debug)]
+pub(super) struct Certificate {
+    pub(super) chain: String,
+    pub(super) key: String,
 }
 
-impl Identity {
-    /// Of the host in URLs that have this address.
-    pub(super) fn of(address: SocketAddr) -> io::Result<Self> {
-        let CertifiedKey { cert, signing_key } =
-            rcgen::generate_simple_self_signed([address.ip().to_string()])
-                .map_err(io::Error::other)?;
-        let key = PrivatePkcs8KeyDer::from(signing_key.serialize_der());
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(io::Error::other)?
-            .with_no_client_auth()
-            .with_single_cert(vec![cert.der().clone()], key.into())
-            .map_err(io::Error::other)?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self {
-            acceptor: TlsAcceptor::from(Arc::new(config)),
-            certificate: cert.pem(),
-        })
-    }
+/// What makes connections those of https, and what clients have to trust: a certificate of the host in URLs that have
+/// this address. If it is mutual, clients have to show the same one.
+pub(super) fn identity(
+    address: SocketAddr,
+    mutual: bool,
+) -> io::Result<(TlsAcceptor, Certificate)> {
+    let CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed([address.ip().to_string()]).map_err(io::Error::other)?;
+    let key = PrivatePkcs8KeyDer::from(signing_key.serialize_der());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?;
+    let config = match mutual {
+        true => {
+            let mut known = RootCertStore::empty();
+            known.add(cert.der().clone()).map_err(io::Error::other)?;
+            let known = Arc::new(known);
+            let clients = WebPkiClientVerifier::builder_with_provider(known, provider);
+            config.with_client_cert_verifier(clients.build().map_err(io::Error::other)?)
+        }
+        false => config.with_no_client_auth(),
+    };
+    let mut config = config
+        .with_single_cert(vec![cert.der().clone()], key.into())
+        .map_err(io::Error::other)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let certificate = Certificate {
+        chain: cert.pem(),
+        key: signing_key.serialize_pem(),
+    };
+    Ok((TlsAcceptor::from(Arc::new(config)), certificate))
 }
 
 /// Gives out connections that have been encrypted; others are closed.

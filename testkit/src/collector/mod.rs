@@ -56,7 +56,7 @@ pub use metric::{Metric, MetricKind, MetricValue, Point};
 pub use trace::{SpanRef, Trace};
 pub use unexpected::Unexpected;
 
-use encrypted::{Encrypted, Identity};
+use encrypted::{Certificate, Encrypted};
 use receive::Received;
 use tokio::sync::oneshot;
 
@@ -71,12 +71,19 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct Collector {
     address: SocketAddr,
-    /// What its clients have to trust, if it is one of https.
-    certificate: Option<String>,
+    /// If it is one of https.
+    certificate: Option<Certificate>,
     received: Arc<Received>,
     patience: Duration,
     stop: Option<oneshot::Sender<()>>,
     server: Option<JoinHandle<()>>,
+}
+
+#[derive(Clone, Copy)]
+enum Security {
+    Plain,
+    Encrypted,
+    Mutual,
 }
 
 impl Collector {
@@ -85,7 +92,7 @@ impl Collector {
     /// # Errors
     /// If there is no free port, or no thread.
     pub fn start() -> std::io::Result<Self> {
-        Self::listen(false)
+        Self::listen(Security::Plain)
     }
 
     /// Starts to listen for https alone, with a [`certificate`](Self::certificate) that nobody else knows.
@@ -93,10 +100,19 @@ impl Collector {
     /// # Errors
     /// If there is no free port, or no thread.
     pub fn start_encrypted() -> std::io::Result<Self> {
-        Self::listen(true)
+        Self::listen(Security::Encrypted)
     }
 
-    fn listen(encrypted: bool) -> std::io::Result<Self> {
+    /// Starts to listen for https, from clients alone that show the same [`certificate`](Self::certificate) as the
+    /// collector does. They need its [`key`](Self::key) for that.
+    ///
+    /// # Errors
+    /// If there is no free port, or no thread.
+    pub fn start_mutual() -> std::io::Result<Self> {
+        Self::listen(Security::Mutual)
+    }
+
+    fn listen(security: Security) -> std::io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -105,10 +121,12 @@ impl Collector {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let identity = encrypted.then(|| Identity::of(address)).transpose()?;
-        let (acceptor, certificate) = identity
-            .map(|identity| (identity.acceptor, identity.certificate))
-            .unzip();
+        let identity = match security {
+            Security::Plain => None,
+            Security::Encrypted => Some(encrypted::identity(address, false)?),
+            Security::Mutual => Some(encrypted::identity(address, true)?),
+        };
+        let (acceptor, certificate) = identity.unzip();
         let (stop, stopped) = oneshot::channel();
         let serve = async move {
             let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -169,7 +187,19 @@ impl Collector {
 
     /// What exporters have to trust, as PEM, if it listens for https.
     pub fn certificate(&self) -> Option<&str> {
-        self.certificate.as_deref()
+        let certificate = self.certificate.as_ref();
+        certificate.map(|certificate| certificate.chain.as_str())
+    }
+
+    /// The private key of the certificate, as PEM.
+    pub fn key(&self) -> Option<&str> {
+        let certificate = self.certificate.as_ref();
+        certificate.map(|certificate| certificate.key.as_str())
+    }
+
+    /// How many requests have come compressed.
+    pub fn compressed_count(&self) -> usize {
+        self.received.compressed_count()
     }
 
     /// How many spans have arrived, of all traces.

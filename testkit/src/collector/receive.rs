@@ -1,14 +1,20 @@
 //! Both protocols of OTLP on one port, and where what they bring is kept.
 
 use std::collections::BTreeMap;
+use std::future::ready;
+use std::io::Read;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::body::Bytes;
 use axum::extract::DefaultBodyLimit;
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
+use axum::extract::Request as HttpRequest;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::map_request;
 use axum::response::{IntoResponse, Response as HttpResponse};
 use axum::routing::post;
+use flate2::read::GzDecoder;
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_server::{
     MetricsService, MetricsServiceServer,
 };
@@ -25,6 +31,7 @@ use opentelemetry_proto::tonic::common::v1::KeyValue;
 use parking_lot::Mutex;
 use prost::Message;
 use tokio::sync::watch;
+use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
@@ -32,6 +39,8 @@ use super::metric::{self, Metric, Resource};
 use super::trace::{Arrived, Trace};
 
 pub(super) const TRACES: &str = "/v1/traces";
+const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+
 pub(super) const METRICS: &str = "/v1/metrics";
 
 /// What one request may weigh: exporters send 512 spans at a time, of a few kB each.
@@ -41,6 +50,7 @@ const MAX_REQUEST: usize = 64 * 1024 * 1024;
 pub(super) struct Received {
     spans: Mutex<Vec<Arrived>>,
     metrics: Mutex<BTreeMap<String, Metric>>,
+    compressed: AtomicUsize,
     changes: watch::Sender<()>,
 }
 
@@ -49,6 +59,7 @@ impl Default for Received {
         Self {
             spans: Mutex::default(),
             metrics: Mutex::default(),
+            compressed: AtomicUsize::new(0),
             changes: watch::Sender::new(()),
         }
     }
@@ -58,6 +69,10 @@ impl Received {
     /// Tells of each request that comes from now on.
     pub(super) fn subscribe(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
+    }
+
+    pub(super) fn compressed_count(&self) -> usize {
+        self.compressed.load(Ordering::Relaxed)
     }
 
     pub(super) fn span_count(&self) -> usize {
@@ -124,18 +139,24 @@ fn resource(attributes: Option<Vec<KeyValue>>) -> Arc<Resource> {
 /// gRPC is HTTP too: its services are routes beside those of HTTP/protobuf.
 pub(super) fn routes(received: &Arc<Received>) -> axum::Router {
     let service = Service(Arc::clone(received));
-    let traces = TraceServiceServer::new(service.clone()).max_decoding_message_size(MAX_REQUEST);
-    let metrics = MetricsServiceServer::new(service).max_decoding_message_size(MAX_REQUEST);
-    let (of_traces, of_metrics) = (Arc::clone(received), Arc::clone(received));
-    let post_traces = async move |body: Bytes| {
+    let traces = TraceServiceServer::new(service.clone())
+        .accept_compressed(CompressionEncoding::Gzip)
+        .max_decoding_message_size(MAX_REQUEST);
+    let metrics = MetricsServiceServer::new(service)
+        .accept_compressed(CompressionEncoding::Gzip)
+        .max_decoding_message_size(MAX_REQUEST);
+    let [of_traces, of_metrics, of_all] = [(); 3].map(|()| Arc::clone(received));
+    let post_traces = async move |headers: HeaderMap, body: Bytes| {
         answer(
+            &headers,
             &body,
             |request| of_traces.add_traces(request),
             ExportTraceServiceResponse::default(),
         )
     };
-    let post_metrics = async move |body: Bytes| {
+    let post_metrics = async move |headers: HeaderMap, body: Bytes| {
         answer(
+            &headers,
             &body,
             |request| of_metrics.add_metrics(request),
             ExportMetricsServiceResponse::default(),
@@ -147,20 +168,45 @@ pub(super) fn routes(received: &Arc<Received>) -> axum::Router {
         .route(TRACES, post(post_traces))
         .route(METRICS, post(post_metrics))
         .layer(DefaultBodyLimit::max(MAX_REQUEST))
+        .layer(map_request(move |request: HttpRequest| {
+            let encodings = [GRPC_ENCODING, CONTENT_ENCODING];
+            if encodings
+                .into_iter()
+                .any(|encoding| is_gzip(request.headers(), encoding))
+            {
+                of_all.compressed.fetch_add(1, Ordering::Relaxed);
+            }
+            ready(request)
+        }))
+}
+
+fn is_gzip(headers: &HeaderMap, encoding: HeaderName) -> bool {
+    headers
+        .get(encoding)
+        .is_some_and(|encoding| encoding == "gzip")
 }
 
 fn answer<T: Message + Default>(
+    headers: &HeaderMap,
     body: &[u8],
     add: impl FnOnce(T),
     answer: impl Message,
 ) -> HttpResponse {
-    match T::decode(body) {
+    let mut plain = vec![];
+    let read = match is_gzip(headers, CONTENT_ENCODING) {
+        true => GzDecoder::new(body)
+            .read_to_end(&mut plain)
+            .map_err(|error| error.to_string())
+            .and_then(|_| T::decode(&plain[..]).map_err(|error| error.to_string())),
+        false => T::decode(body).map_err(|error| error.to_string()),
+    };
+    match read {
         Ok(request) => {
             add(request);
             let protobuf = [(CONTENT_TYPE, "application/x-protobuf")];
             (protobuf, answer.encode_to_vec()).into_response()
         }
-        Err(error) => (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
+        Err(error) => (StatusCode::BAD_REQUEST, error).into_response(),
     }
 }
 

@@ -28,7 +28,7 @@ pub use counts::ExportSummary;
 use counts::{CountedExporter, CountedProcessor, Counts};
 use exporters::Exporters;
 use flightpath_otlp::ExporterRuntime;
-pub use flightpath_otlp::{Protocol, Role};
+pub use flightpath_otlp::{Endpoint, Protocol, Role};
 use limits::Limits;
 pub use settings::OtlpSettings;
 pub use tree::SpanTree;

@@ -22,10 +22,15 @@ pub struct OtlpSettings {
 }
 
 impl OtlpSettings {
-    /// To this endpoint. With [`Protocol::HttpProtobuf`] it has the path, such as `/v1/traces`.
-    pub fn new(role: Role, endpoint: impl Into<String>, protocol: Protocol) -> Self {
+    /// To this URL. With [`Protocol::HttpProtobuf`] it has the path, such as `/v1/traces`.
+    pub fn new(role: Role, url: impl Into<String>, protocol: Protocol) -> Self {
+        Self::to(role, Endpoint::new(url, protocol))
+    }
+
+    /// To this endpoint, which may have certificates, compression and a time of its own.
+    pub fn to(role: Role, endpoint: Endpoint) -> Self {
         Self {
-            otlp: Some(Endpoint::new(endpoint, protocol)),
+            otlp: Some(endpoint),
             console: false,
             off: false,
             service_name: Some(role.service_name()),
@@ -41,6 +46,8 @@ impl OtlpSettings {
     /// | `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` | where to; without one, nowhere |
     /// | `OTEL_EXPORTER_OTLP_PROTOCOL`, `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL` | `grpc` (default) or `http/protobuf` |
     /// | `OTEL_EXPORTER_OTLP_CERTIFICATE`, `OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE` | a PEM file of the certificates to trust in place of the system's |
+    /// | `OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE`, `OTEL_EXPORTER_OTLP_CLIENT_KEY` and the same with `TRACES` | PEM files that show the endpoint who this is |
+    /// | `OTEL_EXPORTER_OTLP_COMPRESSION`, `OTEL_EXPORTER_OTLP_TRACES_COMPRESSION` | `none` (default) or `gzip` |
     /// | `OTEL_EXPORTER_OTLP_TIMEOUT`, `OTEL_EXPORTER_OTLP_TRACES_TIMEOUT` | milliseconds that a request may take; 10,000 by default |
     /// | `OTEL_TRACES_EXPORTER` | `otlp` (default), `console` (standard output) or `none`; more than one with commas |
     /// | `OTEL_SDK_DISABLED` | `true`: nowhere |
@@ -51,8 +58,8 @@ impl OtlpSettings {
     /// | `OTEL_BSP_MAX_QUEUE_SIZE` | how many spans may wait to be sent; 16,384 by default |
     /// | `OTEL_BSP_SCHEDULE_DELAY`, `OTEL_BSP_EXPORT_TIMEOUT`, `OTEL_BSP_MAX_EXPORT_BATCH_SIZE` | milliseconds that spans wait, milliseconds that sending them may take, and how many go at once; 5,000, 30,000 and 512 by default |
     ///
-    /// The exporter and the SDK read more by themselves: `OTEL_EXPORTER_OTLP_HEADERS`,
-    /// `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`.
+    /// The exporter and the SDK read more by themselves: `OTEL_EXPORTER_OTLP_HEADERS` (`key=value`, with commas
+    /// between), `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`.
     ///
     /// # Errors
     /// If a variable has a value that is not listed here.

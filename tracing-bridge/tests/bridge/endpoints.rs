@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use flightpath_testkit::Cluster;
-use flightpath_tracing_bridge::{OtlpSettings, Protocol, Role, Telemetry};
+use flightpath_tracing_bridge::{Endpoint, OtlpSettings, Protocol, Role, Telemetry};
 use opentelemetry::trace::{SpanContext, SpanId, TraceFlags, TraceId, TraceState};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::layer::SubscriberExt;
@@ -162,6 +162,38 @@ async fn spans_go_over_https_to_whom_the_certificate_says() {
         }
     }
     assert_eq!(collector.span_count(), 2);
+}
+
+#[tokio::test]
+async fn an_endpoint_asks_who_sends_and_gets_it_compressed() {
+    let collector = Collector::start_mutual().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let [certificate, key] = ["certificate.pem", "key.pem"].map(|file| folder.path().join(file));
+    std::fs::write(&certificate, collector.certificate().unwrap()).unwrap();
+    std::fs::write(&key, collector.key().unwrap()).unwrap();
+    for (protocol, url) in [
+        (Protocol::Grpc, collector.endpoint()),
+        (Protocol::HttpProtobuf, collector.http_traces()),
+    ] {
+        let stranger = Endpoint::new(url, protocol).with_certificate(&certificate);
+        let known = stranger.clone().with_client(&certificate, &key);
+        let compressed = collector.compressed_count();
+        for (endpoint, sent) in [(stranger, 0), (known.clone(), 1), (known.with_gzip(), 1)] {
+            let telemetry = Telemetry::start(&OtlpSettings::to(Role::Worker, endpoint)).unwrap();
+            let subscriber = tracing_subscriber::registry().with(telemetry.layer());
+            tracing::subscriber::with_default(subscriber, || {
+                tracing::info_span!(parent: None, "span").in_scope(|| {});
+            });
+            let summary = telemetry.shutdown().await;
+            assert_eq!((summary.sent, summary.failed), (sent, 1 - sent));
+        }
+        assert_eq!(collector.compressed_count(), compressed + 1, "{protocol:?}");
+    }
+    assert_eq!(collector.span_count(), 4);
+    let endpoint = Endpoint::new(collector.endpoint(), Protocol::Grpc);
+    let endpoint = endpoint.with_client(&certificate, &certificate);
+    let error = Telemetry::start(&OtlpSettings::to(Role::Worker, endpoint)).unwrap_err();
+    assert!(error.to_string().contains("has no private key"), "{error}");
 }
 
 #[tokio::test]
