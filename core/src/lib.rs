@@ -99,7 +99,7 @@ pub use model::hooks::{ClientLeft, Direction, Headers, Hooks, NoHooks, Transfer}
 pub use model::isolator::PartitionIsolatorExec;
 pub use model::metric_codec::{EncodedMetric, MetricCodec, MetricCodecs, OpaqueMetricValue};
 
-pub use model::metrics_wrapper::MetricsWrapperExec;
+pub use model::metrics_wrapper::{MetricsWrapperExec, own_metrics};
 pub use model::outcome::is_cancellation;
 pub use model::pairing::{StageSlots, wrap_stages};
 pub use model::report::{NodeReport, TaskReport, TaskStatus};

@@ -19,7 +19,7 @@ use flightpath_examples::{end_tracing, stop_signal};
 use flightpath_metrics::export::{MetricsExport, MetricsServer};
 use flightpath_testkit::{Cluster, cli, tpch};
 use flightpath_tracing_bridge::{
-    OtlpSettings, Role, Telemetry, TracedSql, TracingHooks, init, init_tree, trace_id,
+    OtlpSettings, Role, SpanTree, Telemetry, TracedSql, TracingHooks, init, init_tree, trace_id,
 };
 
 const SQL: &str = "
@@ -32,8 +32,6 @@ const SQL: &str = "
     GROUP BY n_name
     ORDER BY late_lines DESC, nation
     LIMIT 5";
-
-const UNSAMPLED: &str = "no trace: the sampler says no, see OTEL_TRACES_SAMPLER";
 
 /// Runs a query on several workers, and shows its trace: in Jaeger if OTEL_EXPORTER_OTLP_ENDPOINT
 /// names it, or else drawn here.
@@ -74,38 +72,25 @@ async fn main() {
 
 async fn run(args: Args) -> Result<()> {
     let settings = OtlpSettings::from_env(Role::Coordinator)?;
-    if settings.is_off() {
-        let setup = Setup::new(&args).await?;
-        setup.query().await?;
-        setup.stop().await?;
-        println!("no trace: OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER switches traces off");
-        return Ok(());
-    }
-    if settings.endpoint().is_none() && !settings.console() {
-        let (telemetry, tree) = init_tree()?;
-        let setup = Setup::new(&args).await?;
-        let trace = setup.query().await?;
-        setup.stop().await?;
-        telemetry.shutdown().await;
-        match trace {
-            Some(_) => println!("\n{tree}"),
-            None => println!("{UNSAMPLED}"),
-        }
-        if !args.workers.is_empty() {
-            println!("What workers do is in their own processes, and not drawn here.");
-        }
-        println!("To see it in Jaeger, set OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4317");
-        return Ok(());
-    }
+    let drawn = !settings.is_off() && !settings.console() && settings.endpoint().is_none();
     let stop = stop_signal()?;
-    let telemetry = init(Role::Coordinator)?;
+    let (telemetry, tree) = match drawn {
+        true => init_tree().map(|(telemetry, tree)| (telemetry, Some(tree)))?,
+        false => (init(Role::Coordinator)?, None),
+    };
     let setup = Setup::new(&args).await?;
     let asking = async {
         loop {
-            let asked = setup.query().await.map(|trace| match trace {
-                Some(trace) => println!("trace: {}", shown(&telemetry, &settings, trace)),
-                None => println!("{UNSAMPLED}"),
-            });
+            let asked = setup.query().await;
+            match &asked {
+                Ok(Some(trace)) => show(&telemetry, &settings, tree.as_ref(), trace).await,
+                Ok(None) if settings.is_off() => {
+                    println!("no trace: OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER says so");
+                }
+                Ok(None) => println!("no trace: the sampler says no, see OTEL_TRACES_SAMPLER"),
+                Err(_) => {}
+            }
+            let asked = asked.map(|_| ());
             let Some(time) = args.every else {
                 return asked;
             };
@@ -121,8 +106,41 @@ async fn run(args: Args) -> Result<()> {
         _ = stop => Ok(()),
     };
     setup.stop().await?;
-    end_tracing(telemetry).await;
+    if drawn {
+        telemetry.shutdown().await;
+        println!("To see it in Jaeger, set OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4317");
+    } else {
+        end_tracing(telemetry).await;
+    }
+    if !args.workers.is_empty() {
+        println!("Workers send their spans themselves, seconds later.");
+    }
     asked
+}
+
+/// The trace itself, or else the link to it, or its id and whether it got there.
+async fn show(
+    telemetry: &Telemetry,
+    settings: &OtlpSettings,
+    tree: Option<&SpanTree>,
+    trace: &str,
+) {
+    telemetry.idle(Duration::from_secs(5)).await;
+    let summary = tokio::task::block_in_place(|| telemetry.flush());
+    match (tree, settings.endpoint()) {
+        (Some(tree), _) => {
+            println!("\n{tree}");
+            tree.clear();
+        }
+        (None, Some(endpoint)) if summary.sent == 0 => {
+            println!("trace: {trace}, which did not get to {endpoint}");
+        }
+        (None, Some(endpoint)) => {
+            let link = jaeger_link(endpoint, trace);
+            println!("trace: {}", link.as_deref().unwrap_or(trace));
+        }
+        (None, None) => println!("trace: {trace}"),
+    }
 }
 
 /// A session with tables, and the workers that are its own.
@@ -193,18 +211,6 @@ impl Setup {
         }
         self.metrics.shutdown().await;
         Ok(())
-    }
-}
-
-/// The link to a trace, or its id and whether it got there.
-fn shown(telemetry: &Telemetry, settings: &OtlpSettings, trace: String) -> String {
-    let Some(endpoint) = settings.endpoint() else {
-        return trace;
-    };
-    let summary = tokio::task::block_in_place(|| telemetry.flush());
-    match summary.sent {
-        0 => format!("{trace}, which did not get to {endpoint}"),
-        _ => jaeger_link(endpoint, &trace).unwrap_or(trace),
     }
 }
 

@@ -9,7 +9,9 @@ use datafusion::config::ConfigOptions;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
-use flightpath_core::{TransparentWrapper, layers, transparent_execution_plan};
+use flightpath_core::{
+    Headers, Hooks, TaskKey, TraceOptions, TransparentWrapper, layers, transparent_execution_plan,
+};
 
 /// Puts a wrapper around a node.
 pub type Wrap = Arc<dyn Fn(Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> + Send + Sync>;
@@ -114,11 +116,36 @@ fn is_wrapped(node: &dyn ExecutionPlan, wrap: &Wrap) -> bool {
         .any(|layer| Arc::ptr_eq(&layer.wrap, wrap))
 }
 
-/// An optimizer rule that wraps every node which this rule has not wrapped yet.
+/// Wraps every node that it has not wrapped yet: as an optimizer rule of a session those of its plans, and among the
+/// [`Hooks`] of a worker those of its tasks, since wrappers are not sent to workers.
 ///
-/// It may run before or after plans are distributed: wrappers on boundaries stay, and nodes that
-/// other rules add are wrapped when it runs again. Wrappers are not sent to workers; to wrap
-/// there, use [`Hooks::wrap_plan`](flightpath_core::Hooks::wrap_plan).
+/// As a rule it may run before or after plans are distributed: wrappers on boundaries stay, and nodes that other rules
+/// add are wrapped when it runs again.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use datafusion::execution::SessionStateBuilder;
+/// use datafusion::physical_plan::ExecutionPlan;
+/// use flightpath_core::{Coordinator, SessionStateBuilderExt, StaticWorkers, Worker};
+/// use flightpath_tracing_bridge::WrapEveryNode;
+/// # use datafusion::physical_plan::coop::CooperativeExec as MyWrapperExec;
+///
+/// # fn main() -> datafusion::common::Result<()> {
+/// let wrap = |node: Arc<dyn ExecutionPlan>| Arc::new(MyWrapperExec::new(node)) as Arc<_>;
+/// let every = Arc::new(WrapEveryNode::new("mine", wrap));
+///
+/// let worker = Worker::builder().with_hooks(every.clone()).build();
+///
+/// let workers = StaticWorkers::new(["http://127.0.0.1:50051"])?;
+/// let state = SessionStateBuilder::new()
+///     .with_default_features()
+///     .with_flightpath(Coordinator::new(workers))
+///     .with_physical_optimizer_rule(every)
+///     .build();
+/// # Ok(())
+/// # }
+/// ```
 pub struct WrapEveryNode {
     name: String,
     wrap: Wrap,
@@ -140,6 +167,17 @@ impl WrapEveryNode {
 impl fmt::Debug for WrapEveryNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("WrapEveryNode").field(&self.name).finish()
+    }
+}
+
+impl Hooks for WrapEveryNode {
+    fn wrap_plan(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _task: Option<(&TaskKey, &Headers)>,
+        _trace: TraceOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        wrap_bare_nodes(plan, &self.wrap)
     }
 }
 

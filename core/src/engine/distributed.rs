@@ -29,6 +29,7 @@ use super::query::Query;
 use super::query_span::QuerySpan;
 use crate::model::child::only_child;
 use crate::model::hooks::ClientLeft;
+use crate::model::pairing::StageSlots;
 use crate::model::reports::{QueryOutcome, QueryReports};
 use crate::planner::Parts;
 use crate::wire::error::kind_of;
@@ -171,7 +172,7 @@ impl ExecutionPlan for DistributedExec {
         }
         let again = self.runs.used.swap(true, Ordering::AcqRel);
         let given = context.session_config().get_extension::<QuerySpan>();
-        let shown = given.map_or_else(QuerySpan::open, |given| QuerySpan::clone(&given));
+        let shown = given.map_or_else(QuerySpan::current_or_open, |given| QuerySpan::clone(&given));
         let span = shown.span().clone();
         let query = Query::new(&self.parts, &context, span.clone())
             .inspect_err(|error| shown.failed(error))?;
@@ -327,6 +328,7 @@ impl Run {
         let input = Arc::clone(&self.input);
         let input = self.parts.hooks.wrap_plan(input, None, trace)?;
         query.prepare(&input).await?;
+        StageSlots::new(0, &self.input).run_here(query.id(), &input);
         self.reports.set_plan(Arc::clone(&input));
         self.rows = Some(query.execute(&input, &self.context)?);
         Ok(())

@@ -10,10 +10,12 @@ use tracing::field::Empty;
 use crate::model::outcome::record_failure;
 use crate::wire::error::kind_of;
 
+const NAME: &str = "query";
+
 /// The span that covers one execution.
 ///
 /// [`DistributedExec`](super::distributed::DistributedExec) opens one for each execution, unless
-/// the session config has one as an extension, which then covers more: planning, say.
+/// the session config has one as an extension or it runs inside of one, which then covers more: planning, say.
 #[derive(Clone, Debug)]
 pub struct QuerySpan {
     span: Span,
@@ -24,7 +26,7 @@ impl QuerySpan {
     /// Opens it within the current span.
     pub fn open() -> Self {
         let span = tracing::info_span!(
-            "query",
+            NAME,
             db.system.name = "datafusion",
             db.query.text = Empty,
             flightpath.query.id = Empty,
@@ -40,6 +42,21 @@ impl QuerySpan {
         Self {
             span,
             failed: Arc::default(),
+        }
+    }
+
+    /// The current span if it is one of these, whose owner sees to failures, or else a new one within it.
+    pub(crate) fn current_or_open() -> Self {
+        let span = Span::current();
+        let is_query = span
+            .metadata()
+            .is_some_and(|metadata| metadata.name() == NAME && metadata.target() == module_path!());
+        match is_query {
+            true => Self {
+                span,
+                failed: Arc::new(AtomicBool::new(true)),
+            },
+            false => Self::open(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The wrapper that shows, on a node of the coordinator's plan, what its copies on workers measured.
+//! The wrapper that shows, on a node of the coordinator's plan, what its copies measured that ran.
 
 use std::sync::Arc;
 
@@ -7,14 +7,16 @@ use datafusion::physical_plan::metrics::MetricsSet;
 
 use super::forward::TransparentWrapper;
 use super::slot::MetricsSlot;
+use super::wrapper::find_layer;
 
-/// A transparent wrapper whose metrics are those that tasks reported for its node.
+/// A transparent wrapper whose metrics are those of the latest execution of its node: what tasks reported, or what
+/// the copy of it measures that runs on the coordinator.
 ///
 /// It is live: its slot fills as tasks report, so anything that reads
 /// [`metrics`](ExecutionPlan::metrics) (`EXPLAIN ANALYZE`, `displayable(..)`, a visitor) sees
-/// distributed metrics with no special case. As long as there are no reports, it answers with what
-/// the inner node measured in this process; it never mixes the two, because a node that ran here
-/// *and* reported would be counted twice.
+/// distributed metrics with no special case. As long as there are none, it answers with what the inner node measured;
+/// it never mixes the two, because a node that ran here *and* reported would be counted twice.
+/// [`own_metrics`] asks a node for its own alone, where several executions of a plan are told apart.
 ///
 /// [`find_layer`](super::wrapper::find_layer) finds it in a plan.
 #[derive(Clone, Debug)]
@@ -55,6 +57,14 @@ impl TransparentWrapper for MetricsWrapperExec {
 }
 
 crate::transparent_execution_plan!(MetricsWrapperExec);
+
+/// What this node itself measured in this process, whatever copies of it did in other executions.
+pub fn own_metrics(node: &dyn ExecutionPlan) -> Option<MetricsSet> {
+    match find_layer::<MetricsWrapperExec>(node) {
+        Some(wrapper) => wrapper.inner.metrics(),
+        None => node.metrics(),
+    }
+}
 
 #[cfg(test)]
 #[path = "metrics_wrapper_tests.rs"]

@@ -55,6 +55,24 @@ impl StageSlots {
         }
     }
 
+    /// Shows on each node what its copy in `plan` measures, which an execution runs in this process. If that has
+    /// other nodes than these, it shows nothing anywhere.
+    pub(crate) fn run_here(&self, query_id: QueryId, plan: &Arc<dyn ExecutionPlan>) {
+        let nodes = stage_nodes(plan, &NetworkBoundaries);
+        let names = self.nodes.iter().map(|(name, _)| name.as_str());
+        if !names.eq(nodes.iter().map(StageNode::name)) {
+            return;
+        }
+        for ((_, slot), node) in self.nodes.iter().zip(nodes) {
+            if let Some(slot) = slot {
+                // Its own wrapper would ask the slot again.
+                let wrapper = find_layer::<MetricsWrapperExec>(node.plan.as_ref());
+                let running = wrapper.map_or(&node.plan, MetricsWrapperExec::inner);
+                slot.run(query_id, Arc::clone(running));
+            }
+        }
+    }
+
     /// Puts the metrics of each reported node, labelled with stage and task, on the node that it
     /// is. If the report is of other nodes than these, or of another stage, it puts none anywhere
     /// and returns false.
@@ -73,22 +91,20 @@ impl StageSlots {
     }
 }
 
-/// Puts a [`MetricsWrapperExec`] on every node that runs on workers and has none yet.
+/// Puts a [`MetricsWrapperExec`] on every node that has none yet.
 ///
-/// Other wrappers stay where they are, below it. The coordinator's own part, down to and
-/// including its boundaries, measures itself and stays as it is. A stage that several boundaries
-/// read is wrapped once, and is one plan afterwards even if it was several copies before.
+/// Other wrappers stay where they are, below it. The coordinator's own part has them too, since what runs of it may be
+/// a copy, for a second execution or with other wrappers. A stage that several boundaries read is wrapped once, and is one plan afterwards even if it was several copies before.
 ///
 /// # Errors
 /// If two boundaries name one stage and do not mean the same, or a node refuses its new children.
 pub fn wrap_stages(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     StagedPlan::try_new(plan)?;
-    wrap(plan, false, &mut BTreeMap::new())
+    wrap(plan, &mut BTreeMap::new())
 }
 
 fn wrap(
     node: &Arc<dyn ExecutionPlan>,
-    remote: bool,
     done: &mut BTreeMap<usize, Arc<dyn ExecutionPlan>>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let read = node
@@ -96,12 +112,12 @@ fn wrap(
         .map(|boundary| boundary.stage_id());
     let mut wrap_child = |child| {
         let Some(stage) = read else {
-            return wrap(child, remote, done);
+            return wrap(child, done);
         };
         if let Some(wrapped) = done.get(&stage) {
             return Ok(Arc::clone(wrapped));
         }
-        let wrapped = wrap(child, true, done)?;
+        let wrapped = wrap(child, done)?;
         done.insert(stage, Arc::clone(&wrapped));
         Ok(wrapped)
     };
@@ -112,7 +128,7 @@ fn wrap(
         true => Arc::clone(node),
         false => replace_children_if_necessary(Arc::clone(node), children)?,
     };
-    if !remote || find_layer::<MetricsWrapperExec>(node.as_ref()).is_some() {
+    if find_layer::<MetricsWrapperExec>(node.as_ref()).is_some() {
         return Ok(node);
     }
     Ok(Arc::new(MetricsWrapperExec::new(node, MetricsSlot::new())))

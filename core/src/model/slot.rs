@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::MetricsSet;
 use parking_lot::Mutex;
 
 use super::metric_codec::settle_kinds;
 use super::stage::{QueryId, TaskKey};
 
-/// What the tasks of the latest execution reported for one plan node.
+/// What the latest execution measured of one plan node: what its tasks reported, or what the copy of it measures
+/// that runs on the coordinator.
 ///
 /// A handle: clones share the same reports. A plan may run twice, even twice at once; the execution
 /// that began last is the one that is kept, and late reports of an earlier one are ignored.
@@ -19,6 +21,8 @@ pub struct MetricsSlot(Arc<Mutex<Reports>>);
 #[derive(Debug, Default)]
 struct Reports {
     query_id: Option<QueryId>,
+    /// The node that runs in this process.
+    running: Option<Arc<dyn ExecutionPlan>>,
     /// By stage and task: that of the latest attempt.
     tasks: BTreeMap<(usize, usize), (u32, MetricsSet)>,
 }
@@ -47,11 +51,22 @@ impl MetricsSlot {
         }
     }
 
-    /// The metrics of all tasks, in the order of the tasks; `None` as long as none has reported.
+    /// Shows what this node measures, which an execution runs in this process, as long as no task reports.
+    pub fn run(&self, query_id: QueryId, node: Arc<dyn ExecutionPlan>) {
+        let mut reports = self.0.lock();
+        if reports.begin(query_id) {
+            reports.running = Some(node);
+        }
+    }
+
+    /// The metrics of all tasks, in the order of the tasks, or those of the node that runs here; `None` as long as
+    /// none has reported and none runs.
     pub fn metrics(&self) -> Option<MetricsSet> {
         let reports = self.0.lock();
         if reports.tasks.is_empty() {
-            return None;
+            let running = reports.running.clone();
+            drop(reports);
+            return running?.metrics();
         }
         let all = reports
             .tasks
@@ -67,7 +82,7 @@ impl Reports {
         if self.query_id < Some(query_id) {
             *self = Self {
                 query_id: Some(query_id),
-                tasks: BTreeMap::new(),
+                ..Self::default()
             };
         }
         self.query_id == Some(query_id)

@@ -8,7 +8,7 @@ use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use flightpath_core::{
     DistributedExec, QueryOutcome, QueryReports, StageNode, StageView, StagedPlan, TaskReport,
-    TaskStatus, find_layer, local_reason,
+    TaskStatus, find_layer, local_reason, own_metrics,
 };
 
 use super::json::{FORMAT, VERSION};
@@ -87,7 +87,7 @@ impl QueryProfile {
     }
 
     fn new(top: &[StageNode]) -> Self {
-        let metrics = top.iter().map(|node| node.plan.metrics());
+        let metrics = top.iter().map(|node| own_metrics(node.plan.as_ref()));
         let metrics = metrics.map(|metrics| of_set(&metrics.unwrap_or_default()));
         Self {
             format: FORMAT.to_owned(),

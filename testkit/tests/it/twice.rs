@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::common::collect;
 use flightpath_core::{QueryReports, TaskReport};
 use flightpath_testkit::compare::same_rows;
@@ -97,6 +98,22 @@ async fn a_plan_runs_again_after_it_was_left() {
             let expected = setup.locally(sql).await.unwrap();
             same_rows(&expected, &planned.collect().await.unwrap()).unwrap();
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_coordinators_nodes_showed_an_execution_before_the_last() {
+    within(60, async {
+        let setup = Setup::new().await;
+        let planned = setup.plan(GROUPED).await;
+        // It takes the nodes of the plan for itself; the next has copies.
+        drop(planned.stream());
+        let rows = planned.collect().await.unwrap();
+        let rows: usize = rows.iter().map(|batch| batch.num_rows()).sum();
+        let top = planned.distributed().unwrap().children()[0];
+        let shown = top.metrics().and_then(|metrics| metrics.output_rows());
+        assert_eq!(shown, Some(rows), "{}", planned.shown());
     })
     .await;
 }

@@ -26,7 +26,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 use datafusion_tracing::{InstrumentationOptions, new_instrument_rule};
-use flightpath_core::{NetworkBoundaryExt, TraceOptions, find_layer, layers};
+use flightpath_core::{MetricsWrapperExec, NetworkBoundaryExt, TraceOptions, find_layer, layers};
 use tracing::field::Empty;
 
 use shells::{EntryExec, OperatorExec};
@@ -63,7 +63,7 @@ impl Instrumentation {
         if let Some(topmost) = find_layer::<EntryExec>(entered.as_ref()).and_then(EntryExec::span) {
             topmost.ends(&spans);
         }
-        // Last, because the rule looks at the outermost layer only, and would wrap twice.
+        // Last, because the rule would wrap once more.
         rule(trace)
             .optimize(entered, &ConfigOptions::default())?
             .transform_up(|node| {
@@ -94,7 +94,9 @@ impl Instrumentation {
         let is_instrumented =
             |layer: &dyn ExecutionPlan| (layer as &dyn Any).type_id() == self.instrumented;
         if layers(plan.as_ref()).any(is_instrumented) {
-            return Ok(plan);
+            // The rule looks at the outermost layer only.
+            let outermost = (plan.as_ref() as &dyn Any).downcast_ref::<MetricsWrapperExec>();
+            return Ok(outermost.map_or(&plan, MetricsWrapperExec::inner).clone());
         }
         let span = Arc::new(OperatorSpan::new(&plan, Arc::clone(&self.links)));
         let entry = EntryExec::new(plan, Arc::downgrade(&span));

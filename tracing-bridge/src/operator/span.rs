@@ -6,7 +6,7 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::metrics::{MetricValue, MetricsSet};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use flightpath_core::{NetworkBoundaryExec, NetworkBoundaryExt, is_cancellation};
+use flightpath_core::{NetworkBoundaryExec, NetworkBoundaryExt, is_cancellation, own_metrics};
 use parking_lot::Mutex;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
@@ -137,7 +137,7 @@ impl OperatorSpan {
         let Some(open) = open else { return };
         let partitions = as_i64(self.partitions);
         open.span.set_attribute("datafusion.partitions", partitions);
-        let metrics = open.node.metrics().unwrap_or_default();
+        let metrics = own_metrics(open.node.as_ref()).unwrap_or_default();
         let boundary = open.node.as_network_boundary().is_some();
         record_metrics(&open.span, &metrics, boundary);
         self.links.end(&open.span);

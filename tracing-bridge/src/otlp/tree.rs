@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 /// Keeps spans in memory in place of sending them, and draws them as trees with durations.
 ///
-/// It keeps all spans of all queries: it is for programs that run a few, look, and end.
+/// It keeps all spans of all queries until it is [cleared](Self::clear).
 #[derive(Clone, Debug, Default)]
 pub struct SpanTree(Arc<Mutex<Vec<SpanData>>>);
 
@@ -35,6 +35,11 @@ impl SpanTree {
     /// The spans that have ended, as the trees that they are.
     pub fn draw(&self) -> String {
         self.to_string()
+    }
+
+    /// Forgets the spans that have ended.
+    pub fn clear(&self) {
+        self.0.lock().clear();
     }
 }
 

@@ -193,3 +193,19 @@ async fn rows_are_previewed_as_many_as_asked_for() {
     assert!(previews(&on).len() > 2, "on workers too");
     cluster.stop().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_analyze_lost_what_the_coordinator_measured() {
+    let cluster = traced_cluster(2).await;
+    let coordinator = cluster.coordinator().unwrap().with_hooks(hooks());
+    let ctx = session_with(coordinator, FlightpathConfig::default(), vec![], vec![]);
+    let (root, _) = caller();
+    let explained = answer(&ctx, &format!("EXPLAIN ANALYZE {QUERY}"))
+        .instrument(root)
+        .await;
+    for node in ["SortPreservingMergeExec", "NetworkCoalesceExec"] {
+        let line = explained.lines().find(|line| line.contains(node)).unwrap();
+        assert!(line.contains("output_rows=10"), "{explained}");
+    }
+    cluster.stop().await.unwrap();
+}

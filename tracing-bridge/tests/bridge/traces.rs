@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use datafusion_tracing::{InstrumentationOptions, instrument_with_info_spans};
 use flightpath_core::StagedPlan;
@@ -303,4 +304,23 @@ async fn a_caller_that_is_not_sampled_gets_no_spans_and_the_same_rows() {
     cluster.stop().await.unwrap();
     let trace = collector.sent().await.trace(id.to_bytes());
     assert!(trace.spans().next().is_none(), "{}", trace.draw());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_that_ran_in_the_sessions_context_was_a_query_in_a_query() {
+    let collector = collector();
+    let cluster = traced_cluster(2).await;
+    let ctx = traced_session(&cluster);
+    let (root, id) = caller();
+    async {
+        let frame = ctx.traced_sql(QUERY).await.unwrap();
+        let plan = frame.create_physical_plan().await.unwrap();
+        collect(plan, ctx.task_ctx()).await.unwrap();
+    }
+    .instrument(root)
+    .await;
+    let trace = collector.trace(id, |trace| ended(trace, "query")).await;
+    let query = trace.only("query").unwrap();
+    assert!(int(&query, "flightpath.stage.count") > Some(0));
+    cluster.stop().await.unwrap();
 }

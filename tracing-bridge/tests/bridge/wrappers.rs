@@ -184,3 +184,24 @@ async fn a_plan_can_be_wrapped_by_hand() {
     assert!(runs.load(Ordering::Relaxed) >= 2);
     cluster.stop().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_wrapper_reached_no_node_on_workers() {
+    let [here, there] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+    let counting = |runs: &Arc<AtomicUsize>| {
+        let runs = Arc::clone(runs);
+        Arc::new(WrapEveryNode::new("count", move |inner| {
+            let runs = Arc::clone(&runs);
+            Arc::new(IgnorantExec { inner, runs })
+        }))
+    };
+    let on_workers = counting(&there);
+    let cluster = Cluster::start_with(2, |worker| worker.with_hooks(on_workers.clone()));
+    let cluster = cluster.await.unwrap();
+    let coordinator = cluster.coordinator().unwrap();
+    let ctx = session(coordinator, vec![], vec![counting(&here)]);
+    assert_eq!(answer(&ctx, QUERY).await, expected(QUERY).await);
+    let runs = [&here, &there].map(|runs| runs.load(Ordering::Relaxed));
+    assert!(runs.iter().all(|runs| *runs > 0), "{runs:?}");
+    cluster.stop().await.unwrap();
+}
