@@ -8,7 +8,9 @@ use std::time::Duration;
 use datafusion::common::config::{
     ConfigEntry, ConfigExtension, ConfigField, ExtensionOptions, Visit,
 };
-use datafusion::common::{DataFusionError, Result, config_err, config_namespace};
+use datafusion::common::{
+    DataFusionError, Result, config_datafusion_err, config_err, config_namespace,
+};
 use datafusion::config::ConfigOptions;
 
 use crate::model::trace::{TraceDetail, TraceOptions};
@@ -102,7 +104,21 @@ impl ExtensionOptions for FlightpathConfig {
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        ConfigField::set(self, key, value)
+        ConfigField::set(self, key, value).map_err(|error| {
+            let name = format!("{}.{key}", Self::PREFIX);
+            let known = self.entries();
+            let Some(setting) = known.iter().find(|known| known.key == name) else {
+                let known: Vec<_> = known.iter().map(|known| known.key.as_str()).collect();
+                let known = known.join(", ");
+                return config_datafusion_err!("{name} is no setting; known are {known}");
+            };
+            let what = setting.description.split_once(". ");
+            let what = what.map_or(setting.description, |(first, _)| first);
+            error.context(format!(
+                "{name} cannot be {value:?} ({})",
+                what.trim().trim_end_matches('.')
+            ))
+        })
     }
 
     /// With the prefix in each key, which is how `SHOW` looks for them.

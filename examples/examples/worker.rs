@@ -70,7 +70,7 @@ async fn run(args: Args) -> Result<()> {
     let grace = Duration::from_secs(args.grace_seconds);
     let summary = server.shutdown(grace).await?;
     println!(
-        "stopped: {} queries finished, {} cancelled",
+        "stopped: of the queries that ran {} finished, {} were cancelled",
         summary.finished, summary.cancelled
     );
     if let Some(endpoint) = scraped {

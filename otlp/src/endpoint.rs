@@ -139,13 +139,18 @@ impl Endpoint {
     /// port is known for the other protocol.
     pub fn cannot_send(&self, what: &str, error: &dyn fmt::Display) -> String {
         let url = &self.url;
-        let port = self.parsed().ok().and_then(|url| url.port());
+        let parsed = self.parsed().ok();
+        let port = parsed.as_ref().and_then(Url::port);
+        let path = parsed.as_ref().map(Url::path);
         let hint = match (self.protocol, port) {
             (Protocol::Grpc, Some(4318)) => {
                 "; port 4318 is for HTTP as a rule: try OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"
             }
             (Protocol::HttpProtobuf, Some(4317)) => {
                 "; port 4317 is for gRPC as a rule: try OTEL_EXPORTER_OTLP_PROTOCOL=grpc"
+            }
+            (Protocol::HttpProtobuf, _) if path == Some("/") => {
+                "; the endpoint of one signal has its path over HTTP, such as /v1/traces"
             }
             _ => "",
         };
@@ -194,6 +199,7 @@ mod tests {
                 HttpProtobuf,
                 Some("PROTOCOL=grpc"),
             ),
+            ("http://localhost:4318", HttpProtobuf, Some("/v1/traces")),
             ("http://localhost:4317", Grpc, None),
             ("http://localhost:4318/v1/traces", HttpProtobuf, None),
         ] {

@@ -120,6 +120,15 @@ impl Environment {
         }
     }
 
+    fn check_pairs(&self, variable: &str) -> Result<()> {
+        let pairs = self.get(variable).unwrap_or_default();
+        match pairs.split_terminator(',').all(|pair| pair.contains('=')) {
+            true => Ok(()),
+            // What it says may be secret.
+            false => config_err!("{variable} is no list of key=value with commas between"),
+        }
+    }
+
     /// Where a signal is sent over OTLP, if anywhere: `OTEL_EXPORTER_OTLP_ENDPOINT`, `_PROTOCOL` (`grpc`, which is the
     /// default, or `http/protobuf`), `_CERTIFICATE`, `_CLIENT_CERTIFICATE` and `_CLIENT_KEY` (PEM files), `_COMPRESSION`
     /// (`none`, which is the default, or `gzip`) and `_TIMEOUT` (milliseconds), each overruled by the signal's own, such
@@ -154,16 +163,9 @@ impl Environment {
             Some("gzip") => true,
             Some(other) => return config_err!("{variable} is {other:?}; known are none and gzip"),
         };
-        let variable = either("HEADERS");
-        let headers = self.get(&variable).unwrap_or_default();
-        // The exporter reads them, and leaves out what it does not understand.
-        if !headers
-            .split_terminator(',')
-            .all(|header| header.contains('='))
-        {
-            // They may hold secrets.
-            return config_err!("{variable} is no list of key=value with commas between");
-        }
+        // The exporter and the SDK read these, and leave out what they do not understand.
+        self.check_pairs("OTEL_RESOURCE_ATTRIBUTES")?;
+        self.check_pairs(&either("HEADERS"))?;
         let (certificate, key) = (either("CLIENT_CERTIFICATE"), either("CLIENT_KEY"));
         let client = match (self.get(&certificate), self.get(&key)) {
             (None, None) => None,
@@ -322,16 +324,17 @@ mod tests {
 
     #[test]
     fn headers_that_are_none_passed_in_silence() {
-        const NAME: &str = "OTEL_EXPORTER_OTLP_HEADERS";
-        for fine in ["a=b", "a=b,c=d,", "authorization=Basic%20c2VjcmV0"] {
-            assert!(endpoint(Traces, &[ENDPOINT, (NAME, fine)]).is_some());
+        for name in ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_RESOURCE_ATTRIBUTES"] {
+            for fine in ["a=b", "a=b,c=d,", "authorization=Basic%20c2VjcmV0"] {
+                assert!(endpoint(Traces, &[ENDPOINT, (name, fine)]).is_some());
+            }
+            let error = with(&[ENDPOINT, (name, "a=b,secret")]).endpoint(Traces);
+            let message = error.unwrap_err().to_string();
+            assert!(
+                message.contains(name) && !message.contains("secret"),
+                "{message}"
+            );
         }
-        let error = with(&[ENDPOINT, (NAME, "a=b,secret")]).endpoint(Traces);
-        let message = error.unwrap_err().to_string();
-        assert!(
-            message.contains(NAME) && !message.contains("secret"),
-            "{message}"
-        );
     }
 
     #[test]

@@ -48,6 +48,7 @@ pub fn explain(error: &DataFusionError) -> String {
         DataFusionError::Configuration(text) => text.clone(),
         DataFusionError::SQL(cause, _) => cause.to_string(),
         DataFusionError::IoError(cause) => cause.to_string(),
+        DataFusionError::External(cause) => cause.to_string(),
         other => other.strip_backtrace(),
     }
 }

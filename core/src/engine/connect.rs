@@ -1,6 +1,7 @@
 //! Connections to workers, made in one place.
 
-use std::fmt::Debug;
+use std::error::Error;
+use std::fmt::{self, Debug};
 use std::sync::Arc;
 
 use arrow_flight::flight_service_client::FlightServiceClient;
@@ -40,8 +41,8 @@ impl Connector for TcpConnector {
     async fn connect(&self, url: &str, config: &FlightpathConfig) -> Result<Channel> {
         let timeout = config.connect_timeout.0;
         let failed = |error: tonic::transport::Error| {
-            DataFusionError::External(Box::new(error))
-                .context(format!("no connection to worker {url} within {timeout:?}"))
+            DataFusionError::External(Box::new(Unreachable(error)))
+                .context(format!("no connection to worker {url}"))
         };
         let endpoint = Endpoint::from_shared(url.to_string())
             .map_err(failed)?
@@ -55,6 +56,26 @@ impl Connector for TcpConnector {
                 "no connection to worker {url} within {timeout:?}"
             ))),
         }
+    }
+}
+
+/// Says what is at the root of an error, where tonic says "transport error".
+#[derive(Debug)]
+struct Unreachable(tonic::transport::Error);
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut root: &dyn Error = &self.0;
+        while let Some(source) = root.source() {
+            root = source;
+        }
+        fmt::Display::fmt(root, f)
+    }
+}
+
+impl Error for Unreachable {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.0)
     }
 }
 

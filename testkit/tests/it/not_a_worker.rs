@@ -73,6 +73,7 @@ async fn nothing_listens() {
     drop(listener);
     let error = error_with(&url).await;
     assert!(error.contains("no connection to worker"), "{error}");
+    assert!(error.contains("refused"), "the reason was hidden: {error}");
 }
 
 #[tokio::test]

@@ -144,3 +144,31 @@ async fn the_batch_size_of_the_session_holds_on_workers() {
     })
     .await;
 }
+
+#[test]
+fn a_setting_that_was_wrong_was_not_named() {
+    let set = |key: &str, value: &str| {
+        let mut config = config().with_option_extension(FlightpathConfig::default());
+        let error = config
+            .options_mut()
+            .set(&format!("flightpath.{key}"), value);
+        error.unwrap_err().strip_backtrace()
+    };
+    for (key, value, expected) in [
+        ("max_inline_bytes", "1 MiB", "in bytes"),
+        ("tasks_per_stage", "-1", "Tasks of a stage"),
+        ("enabled", "maybe", "Whether queries are distributed"),
+        ("connect_timeout", "5", "such as 500ms"),
+    ] {
+        let message = set(key, value);
+        for part in [key, value, expected] {
+            assert!(message.contains(part), "{part} is not in: {message}");
+        }
+    }
+    let message = set("nope", "1");
+    assert!(
+        message.contains("flightpath.nope is no setting"),
+        "{message}"
+    );
+    assert!(message.contains("flightpath.trace_detail"), "{message}");
+}

@@ -24,12 +24,18 @@ const BRIEF: Duration = Duration::from_millis(1);
 const TASK: &str = "flightpath.task.index";
 
 /// Which attributes are drawn, and as what.
-const SHOWN: [(&str, &str); 4] = [
+const SHOWN: [(&str, &str); 7] = [
     (TASK, "task"),
     ("flightpath.worker.url", "on"),
     ("flightpath.task.status", "status"),
     ("datafusion.metrics.output_rows", "rows"),
+    (COMPUTE, "computing"),
+    ("flightpath.boundary.input_stage", "reads stage"),
+    ("datafusion.optimizer.pass", "pass"),
 ];
+
+/// Nanoseconds, over all partitions: a span's own time has that of the nodes below it in it.
+const COMPUTE: &str = "datafusion.metrics.elapsed_compute";
 
 impl SpanTree {
     /// The spans that have ended, as the trees that they are.
@@ -145,12 +151,13 @@ impl fmt::Display for Line<'_> {
             took(span).as_secs_f64() * 1000.0
         )?;
         for (key, label) in SHOWN {
-            if let Some(value) = attribute(span, key) {
-                write!(f, "  {label} {value}")?;
+            match attribute(span, key) {
+                Some(Value::I64(nanos)) if key == COMPUTE => {
+                    write!(f, "  {label} {:.1} ms", *nanos as f64 / 1e6)?;
+                }
+                Some(value) => write!(f, "  {label} {value}")?,
+                None => {}
             }
-        }
-        if !span.links.is_empty() {
-            write!(f, "  links {}", span.links.len())?;
         }
         if let Status::Error { description } = &span.status {
             // A line of its own would be taken for a span.
