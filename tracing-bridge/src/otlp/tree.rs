@@ -216,6 +216,8 @@ mod tests {
             let index = KeyValue::new(TASK, index);
             span("task", begin, begin + 1, &[index], &stage);
         }
+        let computing = KeyValue::new(COMPUTE, 2_500_000);
+        span("FilterExec", 2_000, 6_000, &[computing], &stage);
         let drawn = tree.draw();
         let seen: Vec<_> = drawn
             .lines()
@@ -232,6 +234,7 @@ mod tests {
                 "(3 of less than 1 ms)",
                 "stage 7.0 ms",
                 "task 0.0 ms task 0",
+                "FilterExec 4.0 ms computing 2.5 ms",
                 "task 0.0 ms task 1",
             ]
         );

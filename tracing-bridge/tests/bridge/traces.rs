@@ -321,6 +321,6 @@ async fn a_plan_that_ran_in_the_sessions_context_was_a_query_in_a_query() {
     .await;
     let trace = collector.trace(id, |trace| ended(trace, "query")).await;
     let query = trace.only("query").unwrap();
-    assert!(int(&query, "flightpath.stage.count") > Some(0));
+    assert!(int(query, "flightpath.stage.count") > Some(0));
     cluster.stop().await.unwrap();
 }
