@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use arrow_flight::FlightData;
-use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Streaming};
+use tracing::{Instrument, Span};
 
 use super::proto::{self, DownKind, Hello, UpKind, headers_to_proto};
 use super::query::Shared;
@@ -38,7 +39,7 @@ pub(crate) struct Control {
     waiting: Arc<Waiting>,
     /// True once the worker has sent everything, or is lost.
     done: watch::Receiver<bool>,
-    _reader: SpawnedTask<()>,
+    _reader: JoinSet<()>,
 }
 
 type Waiting = Mutex<HashMap<TaskKey, oneshot::Sender<Answer>>>;
@@ -102,10 +103,14 @@ impl Control {
         }
         let waiting = Arc::<Waiting>::default();
         let (finished, done) = watch::channel(false);
-        let reader = SpawnedTask::spawn({
+        // Not in the current span as a whole: it ends some time after the query does, and with it would that span.
+        let mut reader = JoinSet::new();
+        reader.spawn({
             let (url, waiting) = (url.to_string(), Arc::clone(&waiting));
+            let span = Span::current();
             async move {
-                match read(up, &url, &shared, &waiting).await {
+                let read = read(up, &url, &shared, &waiting).instrument(span).await;
+                match read {
                     Ok(()) => rpc.ended(Code::Ok, ""),
                     Err(error) => {
                         rpc.ended(Code::Unavailable, &error.strip_backtrace());

@@ -196,6 +196,7 @@ async fn rows_are_previewed_as_many_as_asked_for() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_analyze_lost_what_the_coordinator_measured() {
+    collector();
     let cluster = traced_cluster(2).await;
     let coordinator = cluster.coordinator().unwrap().with_hooks(hooks());
     let ctx = session_with(coordinator, FlightpathConfig::default(), vec![], vec![]);

@@ -11,6 +11,7 @@ mod hooks;
 mod object_store;
 mod planning;
 mod requests;
+mod shapes;
 mod sql;
 mod support;
 mod traces;
