@@ -46,6 +46,21 @@ pub(crate) fn extract(propagator: &TextMapCompositePropagator, headers: &Headers
     propagator.extract_with_context(&Context::new(), &Borrowed(headers))
 }
 
+/// Of the form that W3C Trace Context gives it, which the propagator takes less strictly: a version, 32, 16 and 2
+/// digits. Later versions may go on after these.
+fn is_traceparent(value: &str) -> bool {
+    let is_digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
+    let parts: Vec<_> = value.split('-').map(str::as_bytes).collect();
+    let [version, trace, span, flags, more @ ..] = parts.as_slice() else {
+        return false;
+    };
+    let lengths = [(version, 2), (trace, 32), (span, 16), (flags, 2)];
+    let fine = lengths
+        .iter()
+        .all(|(part, length)| part.len() == *length && part.iter().all(is_digit));
+    fine && *version != b"ff" && (more.is_empty() || *version != b"00")
+}
+
 struct Carrier(Headers);
 
 impl Injector for Carrier {
@@ -62,10 +77,13 @@ impl Extractor for Borrowed<'_> {
             .0
             .iter()
             .find(|(name, _)| name.eq_ignore_ascii_case(key))?;
-        if key == "baggage" && value.len() > MAX_BAGGAGE_BYTES {
-            return None;
-        }
-        std::str::from_utf8(value).ok()
+        let value = std::str::from_utf8(value).ok()?;
+        let fine = match key {
+            "baggage" => value.len() <= MAX_BAGGAGE_BYTES,
+            "traceparent" => is_traceparent(value),
+            _ => true,
+        };
+        fine.then_some(value)
     }
 
     fn keys(&self) -> Vec<&str> {
@@ -111,6 +129,11 @@ mod tests {
             "nonsense",
             "00-00000000000000000000000000000000-b7ad6b7169203331-01",
             "\u{7f}",
+            "00-1-2-3",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more",
+            "00-+af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
+            "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         ] {
             let context = extract(&known, &headers(bad, "user=ada"));
             assert!(!context.span().span_context().is_valid(), "{bad}");

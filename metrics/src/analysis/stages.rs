@@ -111,7 +111,7 @@ impl QueryProfile {
     }
 
     /// What passed each boundary, from the lowest stage. In a query that ended well, both sides say
-    /// the same of stages whose tasks came to their end.
+    /// the same of stages whose tasks came to their end and whose readers read all.
     pub fn exchanged(&self) -> Vec<Exchanged> {
         let stages = self.stages.iter().filter_map(|stage| {
             let kind = stage.boundary.as_ref()?.kind.clone();

@@ -8,8 +8,8 @@ use super::model::{QueryProfile, QueryStatus, StageProfile, TaskProfile, TaskSta
 impl QueryProfile {
     /// Checks that the profile does not contradict itself: stages, nodes and tasks name each other
     /// as they should, and every planned task is there; no task ran for longer than it was known to
-    /// the coordinator; and of stages whose tasks and readers all came to their end, what was sent
-    /// is what was read, in rows and in bytes.
+    /// the coordinator; and of stages whose tasks and readers all came to their end, no more was read
+    /// than was sent, in rows and in bytes.
     ///
     /// # Errors
     /// [`ProfileError::Inconsistent`], with all that is wrong.

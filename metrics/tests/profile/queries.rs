@@ -4,7 +4,7 @@ use std::path::Path;
 
 use datafusion::prelude::{SessionConfig, SessionContext};
 use flightpath_core::FlightpathConfig;
-use flightpath_metrics::{FindingKind, QueryStatus};
+use flightpath_metrics::{FindingKind, QueryStatus, TaskProfile, TaskState};
 use flightpath_testkit::{Cluster, tpch};
 
 use crate::fixture::{profiled, within};
@@ -63,6 +63,17 @@ async fn what_is_sent_is_read_in_every_query() {
                 "{}",
                 profile.text()
             );
+            for passed in profile.exchanged() {
+                let whole = |task: &TaskProfile| task.status == TaskState::Finished;
+                let (sent, read) = (passed.sent_rows, passed.read_rows);
+                // A limit has its fill before the end.
+                let all = !sql.contains("LIMIT") && profile.tasks.iter().all(whole);
+                assert!(
+                    !all || sent == read,
+                    "{sent} {read}: {sql}\n{}",
+                    profile.text()
+                );
+            }
             if std::env::var_os("FLIGHTPATH_SHOW_PROFILES").is_some() {
                 println!("{sql}\n{}", profile.text());
             }

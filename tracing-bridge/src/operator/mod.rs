@@ -11,6 +11,7 @@
 //! ```
 
 mod links;
+mod preview;
 mod shells;
 mod span;
 
@@ -129,6 +130,7 @@ fn rule(trace: TraceOptions) -> Arc<dyn PhysicalOptimizerRule + Send + Sync> {
     };
     let options = InstrumentationOptions::builder()
         .preview_limit(trace.preview_rows)
+        .preview_fn(Arc::new(preview::preview))
         .build();
     new_instrument_rule(Arc::new(open), options)
 }
