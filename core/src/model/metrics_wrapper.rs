@@ -18,7 +18,7 @@ use super::wrapper::find_layer;
 /// it never mixes the two, because a node that ran here *and* reported would be counted twice.
 /// [`own_metrics`] asks a node for its own alone, where several executions of a plan are told apart.
 ///
-/// [`find_layer`](super::wrapper::find_layer) finds it in a plan.
+/// [`find_layer`] finds it in a plan.
 #[derive(Clone, Debug)]
 pub struct MetricsWrapperExec {
     inner: Arc<dyn ExecutionPlan>,
