@@ -138,13 +138,20 @@ async fn a_panic_fails_the_query_and_not_the_worker() {
             |worker: flightpath_core::WorkerBuilder| worker.with_session_state(session.clone());
         let setup = Setup::on(Cluster::start_with(2, configured).await.unwrap()).await;
         setup.ctx.register_udf(panicking());
-        let sql = "SELECT shop, sum(panicking(amount)) FROM sales GROUP BY shop";
-        let (_, error) = failed(&setup, sql).await;
-        let root = error.find_root();
-        assert!(
-            root.to_string().contains("the function is broken"),
-            "{root}"
-        );
+        for sql in [
+            "SELECT shop, sum(panicking(amount)) FROM sales GROUP BY shop",
+            // Below a broadcast, whose readers waited for ever.
+            "SELECT count(*) FROM sales JOIN shops ON sales.shop = panicking(shops.shop)",
+        ] {
+            let (planned, error) = failed(&setup, sql).await;
+            let broadcast = planned.shown().contains("BroadcastExec");
+            assert_eq!(broadcast, sql.contains("JOIN"), "{}", planned.shown());
+            let root = error.find_root();
+            assert!(
+                root.to_string().contains("the function is broken"),
+                "{root}"
+            );
+        }
         setup
             .check("SELECT shop, sum(amount) FROM sales GROUP BY shop")
             .await;

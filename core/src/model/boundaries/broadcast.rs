@@ -1,6 +1,7 @@
 //! All rows to every task.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
@@ -18,13 +19,14 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
 };
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::coalesce::side_by_side;
 use crate::model::boundary::{BoundaryKind, ExchangeShape, NetworkBoundary, StreamKey};
 use crate::model::child::only_child;
+use crate::wire::plan::caught;
 
 /// Brings every partition of every producer task to every consumer task.
 ///
@@ -189,7 +191,11 @@ impl Kept {
         let weak = Arc::downgrade(&kept);
         let task = SpawnedTask::spawn(async move {
             loop {
-                let next = stream.next().await;
+                // Readers wait for what comes next, and would wait for ever.
+                let next = AssertUnwindSafe(stream.next()).catch_unwind().await;
+                let next = next.unwrap_or_else(|panic| {
+                    Some(caught("the input of a broadcast", || resume_unwind(panic)))
+                });
                 let Some(kept) = weak.upgrade() else { return };
                 let done = {
                     let mut batches = kept.batches.lock();
