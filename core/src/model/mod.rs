@@ -12,6 +12,7 @@ pub mod metric_codec;
 pub mod metrics_wrapper;
 pub(crate) mod outcome;
 pub mod pairing;
+pub(crate) mod panic;
 pub mod report;
 pub mod reports;
 pub mod slot;

@@ -1,7 +1,6 @@
 //! A stage's plan on its way to one task: narrowed to the task, encoded, decoded, checked.
 
 use std::collections::HashSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
@@ -25,6 +24,7 @@ use prost::Message;
 
 use crate::model::boundary::NetworkBoundaryExt;
 use crate::model::isolator::PartitionIsolatorExec;
+use crate::model::panic::caught;
 use crate::planner::leaf::LeafSplitters;
 
 /// The plan of a stage as task `task` runs it: boundaries are leaves that know their streams,
@@ -99,18 +99,6 @@ pub(crate) fn decode(
             .map_err(|error| plan_datafusion_err!("an encoded plan expected: {error}"))?;
         let context = PhysicalPlanDecodeContext::new(context, codec);
         DeduplicatingProtoConverter {}.proto_to_execution_plan(&node, &context)
-    })
-}
-
-/// Runs `work`, and makes a panic in it an error.
-pub(crate) fn caught<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let text = panic
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| panic.downcast_ref::<&str>().copied())
-            .unwrap_or("no message");
-        internal_err!("{what} panicked: {text}")
     })
 }
 

@@ -26,12 +26,13 @@ use crate::model::boundary::{Exchange, ExchangeHandle, ExchangeRequest, NetworkB
 use crate::model::hooks::{Headers, Hooks};
 use crate::model::metric_codec::MetricCodecs;
 use crate::model::outcome::{QUERY_GONE, number};
+use crate::model::panic::caught;
 use crate::model::stage::{QueryId, TaskKey};
 use crate::model::trace::{TraceDetail, TraceOptions};
 use crate::wire::codec::Codec;
 use crate::wire::error::{Origin, encode_error};
 use crate::wire::metrics::{decode_key, encode_key, encode_report};
-use crate::wire::plan::{caught, decode};
+use crate::wire::plan::decode;
 
 /// Everything a worker holds. What belongs to a query goes when its control stream ends.
 #[derive(Debug)]

@@ -20,6 +20,7 @@ use super::task::PartitionReader;
 use crate::engine::proto::{StreamHead, headers_to_proto};
 use crate::model::boundary::{BoundaryKind, ExchangeRequest};
 use crate::model::hooks::{Direction, Transfer};
+use crate::model::panic::caught_in;
 use crate::model::stage::TaskKey;
 use crate::wire::batch::BatchEncoder;
 use crate::wire::compact::weigh_batch;
@@ -109,7 +110,8 @@ pub(crate) fn remote_stream(
         });
     };
     let job = SpawnedTask::spawn(async move {
-        let error = match send(reader, &mut encoder, first, &sender, sent).await {
+        let sending = send(reader, &mut encoder, first, &sender, sent);
+        let error = match caught_in("sending a partition", sending).await {
             Ok(()) => return,
             Err(error) => error,
         };

@@ -11,7 +11,7 @@ use datafusion::common::runtime::JoinSet;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use futures::{FutureExt, StreamExt};
+use futures::TryStreamExt;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tracing::{Instrument, Span};
@@ -19,11 +19,11 @@ use tracing::{Instrument, Span};
 use super::going::Going;
 use crate::model::hooks::Hooks;
 use crate::model::outcome::{TASK_CANCELLED, is_cancellation, number, record_failure};
+use crate::model::panic::{caught, caught_in};
 use crate::model::report::{TaskReport, TaskStatus};
 use crate::model::stage::TaskKey;
 use crate::wire::error::kind_of;
 use crate::wire::metrics::node_reports;
-use crate::wire::plan::caught;
 
 /// Batches between a task and a reader of it. What more a reader may lag behind is the window of
 /// its stream.
@@ -370,21 +370,14 @@ async fn send_all(
     sender: &mpsc::Sender<Item>,
 ) -> Option<Arc<DataFusionError>> {
     loop {
-        let next = std::panic::AssertUnwindSafe(stream.next()).catch_unwind();
         let next = tokio::select! {
-            next = next => next,
+            next = caught_in("a task", stream.try_next()) => next,
             () = sender.closed() => return None,
         };
         let item = match next {
-            Ok(Some(Ok(batch))) => Item::Batch(batch),
-            Ok(Some(Err(error))) => return Some(Arc::new(error)),
+            Ok(Some(batch)) => Item::Batch(batch),
             Ok(None) => Item::End,
-            Err(panic) => {
-                let panicked = caught::<()>("a task", || std::panic::resume_unwind(panic));
-                let error = panicked.err();
-                let error = error.unwrap_or_else(|| exec_datafusion_err!("a task panicked"));
-                return Some(Arc::new(error));
-            }
+            Err(error) => return Some(Arc::new(error)),
         };
         let last = !matches!(item, Item::Batch(_));
         if sender.send(item).await.is_err() || last {

@@ -7,7 +7,8 @@ use datafusion::common::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
 use flightpath_core::{
-    Headers, Hooks, QueryId, SessionStateBuilderExt, TaskKey, TaskReport, TraceOptions,
+    Direction, Headers, Hooks, QueryId, SessionStateBuilderExt, TaskKey, TaskReport, TraceOptions,
+    Transfer,
 };
 use flightpath_testkit::Cluster;
 use tracing::field::{Field, Visit};
@@ -340,4 +341,32 @@ fn the_core_needs_no_opentelemetry() {
         .filter(|name| name.contains("opentelemetry"))
         .collect();
     assert!(found.is_empty(), "{found:?}");
+}
+
+/// Fails where a worker has sent a batch.
+#[derive(Debug)]
+struct Broken;
+
+impl Hooks for Broken {
+    fn transferred(&self, transfer: &Transfer) {
+        assert_ne!(
+            transfer.direction,
+            Direction::Transmit,
+            "the hook is broken"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_panic_while_sending_was_the_end_of_the_rows() {
+    within(60, async {
+        let (cluster, ctx) = hooked(Arc::new(Broken)).await;
+        let answer = run(&ctx, "SELECT k FROM t WHERE k % 2 = 0").await;
+        let answer = answer.map(|ran| ran.rows.iter().map(|batch| batch.num_rows()).sum::<usize>());
+        let error = answer.unwrap_err();
+        let message = error.find_root().strip_backtrace();
+        assert!(message.contains("the hook is broken"), "{message}");
+        cluster.stop().await.unwrap();
+    })
+    .await;
 }

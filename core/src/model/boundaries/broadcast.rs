@@ -1,7 +1,6 @@
 //! All rows to every task.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
@@ -19,14 +18,14 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
 };
-use futures::{FutureExt, StreamExt};
+use futures::TryStreamExt;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::coalesce::side_by_side;
 use crate::model::boundary::{BoundaryKind, ExchangeShape, NetworkBoundary, StreamKey};
 use crate::model::child::only_child;
-use crate::wire::plan::caught;
+use crate::model::panic::caught_in;
 
 /// Brings every partition of every producer task to every consumer task.
 ///
@@ -191,23 +190,19 @@ impl Kept {
         let weak = Arc::downgrade(&kept);
         let task = SpawnedTask::spawn(async move {
             loop {
-                // Readers wait for what comes next, and would wait for ever.
-                let next = AssertUnwindSafe(stream.next()).catch_unwind().await;
-                let next = next.unwrap_or_else(|panic| {
-                    Some(caught("the input of a broadcast", || resume_unwind(panic)))
-                });
+                let next = caught_in("the input of a broadcast", stream.try_next()).await;
                 let Some(kept) = weak.upgrade() else { return };
                 let done = {
                     let mut batches = kept.batches.lock();
                     match next {
-                        Some(Ok(batch)) => {
+                        Ok(Some(batch)) => {
                             match batches.reservation.try_grow(batch.get_array_memory_size()) {
                                 Ok(()) => batches.list.push(batch),
                                 Err(error) => batches.done = Some(Err(Arc::new(error))),
                             }
                         }
-                        Some(Err(error)) => batches.done = Some(Err(Arc::new(error))),
-                        None => batches.done = Some(Ok(())),
+                        Ok(None) => batches.done = Some(Ok(())),
+                        Err(error) => batches.done = Some(Err(Arc::new(error))),
                     }
                     batches.done.is_some()
                 };
