@@ -108,12 +108,12 @@ async fn run(args: Args) -> Result<()> {
     setup.stop().await?;
     if drawn {
         telemetry.shutdown().await;
+        if !args.workers.is_empty() {
+            println!("What workers do is in their own processes, and not drawn here.");
+        }
         println!("To see it in Jaeger, set OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4317");
     } else {
         end_tracing(telemetry).await;
-    }
-    if !args.workers.is_empty() {
-        println!("Workers send their spans themselves, seconds later.");
     }
     asked
 }

@@ -99,8 +99,8 @@ impl Endpoint {
     /// Has an exporter send over gRPC.
     ///
     /// # Errors
-    /// If the URL is none of http or https, a file of certificates or keys cannot be read, or the build lacks the feature `tls`
-    /// and the URL is one of https.
+    /// If the URL is none of http or https, a file of certificates or keys cannot be read, or the build lacks the
+    /// feature `tls` and the URL is one of https.
     pub fn over_grpc<B: WithExportConfig + WithTonicConfig>(&self, exporter: B) -> Result<B> {
         let mut exporter = exporter.with_endpoint(&self.url).with_timeout(self.timeout);
         if self.gzip {

@@ -1,5 +1,6 @@
 //! What the standard variables say.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -55,12 +56,16 @@ pub struct Environment(Box<Lookup>);
 impl Environment {
     /// Those of this process, as they are when they are asked for.
     pub fn of_process() -> Self {
-        Self::of(|name| std::env::var(name).ok())
+        Self(Box::new(|name| std::env::var(name).ok()))
     }
 
-    /// Variables that come from elsewhere, for tests.
-    pub fn of(lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
-        Self(Box::new(lookup))
+    /// These variables and no others, for tests.
+    pub fn of(variables: &[(&str, &str)]) -> Self {
+        let pairs = variables.iter().copied();
+        let variables: HashMap<String, String> = pairs
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect();
+        Self(Box::new(move |name| variables.get(name).cloned()))
     }
 
     /// The value of a variable, without the space around it.
@@ -130,9 +135,9 @@ impl Environment {
     }
 
     /// Where a signal is sent over OTLP, if anywhere: `OTEL_EXPORTER_OTLP_ENDPOINT`, `_PROTOCOL` (`grpc`, which is the
-    /// default, or `http/protobuf`), `_CERTIFICATE`, `_CLIENT_CERTIFICATE` and `_CLIENT_KEY` (PEM files), `_COMPRESSION`
-    /// (`none`, which is the default, or `gzip`) and `_TIMEOUT` (milliseconds), each overruled by the signal's own, such
-    /// as `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`. The general endpoint is a base that gets the
+    /// default, or `http/protobuf`), `_CERTIFICATE`, `_CLIENT_CERTIFICATE` and `_CLIENT_KEY` (PEM files),
+    /// `_COMPRESSION` (`none`, which is the default, or `gzip`) and `_TIMEOUT` (milliseconds), each overruled by the
+    /// signal's own, such as `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`. The general endpoint is a base that gets the
     /// signal's path over HTTP; the signal's own has it.
     ///
     /// # Errors
@@ -226,19 +231,8 @@ mod tests {
     const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://jaeger:4317/");
     const HTTP: (&str, &str) = ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf");
 
-    fn with(variables: &[(&str, &str)]) -> Environment {
-        let variables: Vec<_> = variables
-            .iter()
-            .map(|(name, value)| (name.to_string(), value.to_string()))
-            .collect();
-        Environment::of(move |name| {
-            let found = variables.iter().find(|(known, _)| known == name)?;
-            Some(found.1.clone())
-        })
-    }
-
     fn endpoint(signal: Signal, variables: &[(&str, &str)]) -> Option<Endpoint> {
-        with(variables).endpoint(signal).unwrap()
+        Environment::of(variables).endpoint(signal).unwrap()
     }
 
     #[test]
@@ -317,7 +311,9 @@ mod tests {
         let variables = [ENDPOINT, gzip, none];
         assert_eq!(endpoint(Metrics, &variables), Some(plain.with_gzip()));
         for alone in [certificate, key] {
-            let error = with(&[ENDPOINT, alone]).endpoint(Traces).unwrap_err();
+            let error = Environment::of(&[ENDPOINT, alone])
+                .endpoint(Traces)
+                .unwrap_err();
             assert!(error.to_string().contains("is set, and OTEL_"), "{error}");
         }
     }
@@ -328,7 +324,7 @@ mod tests {
             for fine in ["a=b", "a=b,c=d,", "authorization=Basic%20c2VjcmV0"] {
                 assert!(endpoint(Traces, &[ENDPOINT, (name, fine)]).is_some());
             }
-            let error = with(&[ENDPOINT, (name, "a=b,secret")]).endpoint(Traces);
+            let error = Environment::of(&[ENDPOINT, (name, "a=b,secret")]).endpoint(Traces);
             let message = error.unwrap_err().to_string();
             assert!(
                 message.contains(name) && !message.contains("secret"),
@@ -346,7 +342,7 @@ mod tests {
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"),
             ("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "0"),
         ] {
-            let error = with(&[ENDPOINT, (name, value)]).endpoint(Metrics);
+            let error = Environment::of(&[ENDPOINT, (name, value)]).endpoint(Metrics);
             let message = error.unwrap_err().to_string();
             assert!(
                 message.contains(name) && message.contains(value),
@@ -358,7 +354,7 @@ mod tests {
     #[test]
     fn exporters_are_chosen_by_name() {
         let of = |names| {
-            let chosen = with(&[("OTEL_TRACES_EXPORTER", names)]);
+            let chosen = Environment::of(&[("OTEL_TRACES_EXPORTER", names)]);
             let Exporters { otlp, console } = chosen.exporters(Traces).unwrap();
             (otlp, console)
         };
@@ -370,12 +366,15 @@ mod tests {
             ("OTEL_TRACES_EXPORTER", "console"),
             ("OTEL_SDK_DISABLED", "true"),
         ];
-        assert_eq!(with(&off).exporters(Traces).unwrap(), Exporters::default());
+        assert_eq!(
+            Environment::of(&off).exporters(Traces).unwrap(),
+            Exporters::default()
+        );
     }
 
     #[test]
     fn the_environment_may_name_the_service() {
-        let name = |variables: &[_]| with(variables).default_service_name(Role::Worker);
+        let name = |variables: &[_]| Environment::of(variables).default_service_name(Role::Worker);
         assert_eq!(name(&[]), Some("flightpath-worker"));
         for named in [
             ("OTEL_SERVICE_NAME", "mine"),

@@ -31,5 +31,5 @@ mod tls;
 
 pub use endpoint::{Endpoint, Protocol};
 pub use environment::{Environment, Exporters, Signal};
-pub use resource::{Role, resource};
+pub use resource::{Role, resource, scope};
 pub use runtime::ExporterRuntime;

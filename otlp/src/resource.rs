@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use opentelemetry::KeyValue;
+use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::resource::{
     EnvResourceDetector, ResourceDetector, SdkProvidedResourceDetector, TelemetryResourceDetector,
@@ -42,6 +42,13 @@ pub fn resource(service_name: Option<&'static str>) -> Resource {
         detectors.push(Box::new(SdkProvidedResourceDetector));
     }
     described(service_name, &detectors)
+}
+
+/// Flightpath, as what makes the spans and instruments.
+pub fn scope() -> InstrumentationScope {
+    InstrumentationScope::builder("flightpath")
+        .with_version(env!("CARGO_PKG_VERSION"))
+        .build()
 }
 
 fn described(

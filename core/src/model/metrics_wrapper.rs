@@ -59,11 +59,13 @@ impl TransparentWrapper for MetricsWrapperExec {
 crate::transparent_execution_plan!(MetricsWrapperExec);
 
 /// What this node itself measured in this process, whatever copies of it did in other executions.
-pub fn own_metrics(node: &dyn ExecutionPlan) -> Option<MetricsSet> {
-    match find_layer::<MetricsWrapperExec>(node) {
-        Some(wrapper) => wrapper.inner.metrics(),
-        None => node.metrics(),
-    }
+pub fn own_metrics(node: &Arc<dyn ExecutionPlan>) -> Option<MetricsSet> {
+    without_slot(node).metrics()
+}
+
+/// The node below its [`MetricsWrapperExec`], if it has one.
+pub(crate) fn without_slot(node: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
+    find_layer(node.as_ref()).map_or(node, MetricsWrapperExec::inner)
 }
 
 #[cfg(test)]

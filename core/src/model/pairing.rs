@@ -7,7 +7,7 @@ use datafusion::common::Result;
 use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use super::boundary::NetworkBoundaryExt;
-use super::metrics_wrapper::MetricsWrapperExec;
+use super::metrics_wrapper::{MetricsWrapperExec, without_slot};
 use super::report::TaskReport;
 use super::slot::MetricsSlot;
 use super::stage::QueryId;
@@ -66,9 +66,7 @@ impl StageSlots {
         for ((_, slot), node) in self.nodes.iter().zip(nodes) {
             if let Some(slot) = slot {
                 // Its own wrapper would ask the slot again.
-                let wrapper = find_layer::<MetricsWrapperExec>(node.plan.as_ref());
-                let running = wrapper.map_or(&node.plan, MetricsWrapperExec::inner);
-                slot.run(query_id, Arc::clone(running));
+                slot.run(query_id, Arc::clone(without_slot(&node.plan)));
             }
         }
     }
@@ -94,7 +92,8 @@ impl StageSlots {
 /// Puts a [`MetricsWrapperExec`] on every node that has none yet.
 ///
 /// Other wrappers stay where they are, below it. The coordinator's own part has them too, since what runs of it may be
-/// a copy, for a second execution or with other wrappers. A stage that several boundaries read is wrapped once, and is one plan afterwards even if it was several copies before.
+/// a copy, for a second execution or with other wrappers. A stage that several boundaries read is wrapped once, and is
+/// one plan afterwards even if it was several copies before.
 ///
 /// # Errors
 /// If two boundaries name one stage and do not mean the same, or a node refuses its new children.

@@ -39,7 +39,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result};
-use opentelemetry::InstrumentationScope;
 use opentelemetry::metrics::MeterProvider;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 use prometheus::Registry;
@@ -100,11 +99,9 @@ impl MetricsExport {
             }
         }
         let provider = provider.build();
-        let scope = InstrumentationScope::builder("flightpath")
-            .with_version(env!("CARGO_PKG_VERSION"))
-            .build();
+        let meter = provider.meter_with_scope(flightpath_otlp::scope());
         Ok(Self {
-            hooks: Arc::new(MetricsHooks::new(&provider.meter_with_scope(scope))),
+            hooks: Arc::new(MetricsHooks::new(&meter)),
             registry,
             provider: Some(provider),
             _runtime: runtime,

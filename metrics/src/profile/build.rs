@@ -87,7 +87,7 @@ impl QueryProfile {
     }
 
     fn new(top: &[StageNode]) -> Self {
-        let metrics = top.iter().map(|node| own_metrics(node.plan.as_ref()));
+        let metrics = top.iter().map(|node| own_metrics(&node.plan));
         let metrics = metrics.map(|metrics| of_set(&metrics.unwrap_or_default()));
         Self {
             format: FORMAT.to_owned(),

@@ -187,14 +187,12 @@ impl Collector {
 
     /// What exporters have to trust, as PEM, if it listens for https.
     pub fn certificate(&self) -> Option<&str> {
-        let certificate = self.certificate.as_ref();
-        certificate.map(|certificate| certificate.chain.as_str())
+        Some(&self.certificate.as_ref()?.chain)
     }
 
     /// The private key of the certificate, as PEM.
     pub fn key(&self) -> Option<&str> {
-        let certificate = self.certificate.as_ref();
-        certificate.map(|certificate| certificate.key.as_str())
+        Some(&self.certificate.as_ref()?.key)
     }
 
     /// How many requests have come compressed.

@@ -1,14 +1,14 @@
 //! Both protocols of OTLP on one port, and where what they bring is kept.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::future::ready;
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::body::Bytes;
-use axum::extract::DefaultBodyLimit;
-use axum::extract::Request as HttpRequest;
+use axum::extract::{DefaultBodyLimit, Request as HttpRequest};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::map_request;
@@ -39,9 +39,9 @@ use super::metric::{self, Metric, Resource};
 use super::trace::{Arrived, Trace};
 
 pub(super) const TRACES: &str = "/v1/traces";
-const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
-
 pub(super) const METRICS: &str = "/v1/metrics";
+
+const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 
 /// What one request may weigh: exporters send 512 spans at a time, of a few kB each.
 const MAX_REQUEST: usize = 64 * 1024 * 1024;
@@ -169,11 +169,8 @@ pub(super) fn routes(received: &Arc<Received>) -> axum::Router {
         .route(METRICS, post(post_metrics))
         .layer(DefaultBodyLimit::max(MAX_REQUEST))
         .layer(map_request(move |request: HttpRequest| {
-            let encodings = [GRPC_ENCODING, CONTENT_ENCODING];
-            if encodings
-                .into_iter()
-                .any(|encoding| is_gzip(request.headers(), encoding))
-            {
+            let headers = request.headers();
+            if is_gzip(headers, GRPC_ENCODING) || is_gzip(headers, CONTENT_ENCODING) {
                 of_all.compressed.fetch_add(1, Ordering::Relaxed);
             }
             ready(request)
@@ -192,22 +189,23 @@ fn answer<T: Message + Default>(
     add: impl FnOnce(T),
     answer: impl Message,
 ) -> HttpResponse {
-    let mut plain = vec![];
-    let read = match is_gzip(headers, CONTENT_ENCODING) {
-        true => GzDecoder::new(body)
-            .read_to_end(&mut plain)
-            .map_err(|error| error.to_string())
-            .and_then(|_| T::decode(&plain[..]).map_err(|error| error.to_string())),
-        false => T::decode(body).map_err(|error| error.to_string()),
-    };
-    match read {
+    match decode(headers, body) {
         Ok(request) => {
             add(request);
             let protobuf = [(CONTENT_TYPE, "application/x-protobuf")];
             (protobuf, answer.encode_to_vec()).into_response()
         }
-        Err(error) => (StatusCode::BAD_REQUEST, error).into_response(),
+        Err(error) => (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     }
+}
+
+fn decode<T: Message + Default>(headers: &HeaderMap, body: &[u8]) -> Result<T, Box<dyn Error>> {
+    if !is_gzip(headers, CONTENT_ENCODING) {
+        return Ok(T::decode(body)?);
+    }
+    let mut plain = vec![];
+    GzDecoder::new(body).read_to_end(&mut plain)?;
+    Ok(T::decode(&plain[..])?)
 }
 
 #[derive(Clone)]

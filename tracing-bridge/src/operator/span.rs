@@ -137,7 +137,7 @@ impl OperatorSpan {
         let Some(open) = open else { return };
         let partitions = as_i64(self.partitions);
         open.span.set_attribute("datafusion.partitions", partitions);
-        let metrics = own_metrics(open.node.as_ref()).unwrap_or_default();
+        let metrics = own_metrics(&open.node).unwrap_or_default();
         let boundary = open.node.as_network_boundary().is_some();
         record_metrics(&open.span, &metrics, boundary);
         self.links.end(&open.span);

@@ -86,11 +86,8 @@ impl Limits {
 mod tests {
     use super::*;
 
-    fn read(variables: &'static [(&str, &str)]) -> Result<Limits> {
-        Limits::read(&Environment::of(|name| {
-            let found = variables.iter().find(|(known, _)| *known == name);
-            found.map(|(_, value)| value.to_string())
-        }))
+    fn read(variables: &[(&str, &str)]) -> Result<Limits> {
+        Limits::read(&Environment::of(variables))
     }
 
     #[test]

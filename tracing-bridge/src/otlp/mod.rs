@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::common::{Result, exec_datafusion_err};
-use opentelemetry::InstrumentationScope;
 use opentelemetry::trace::{TraceContextExt, TracerProvider};
 use opentelemetry_sdk::trace::{
     BatchSpanProcessor, SdkTracerProvider, SpanExporter as SpanExport, TracerProviderBuilder,
@@ -160,11 +159,11 @@ impl Telemetry {
         let targets = Targets::new()
             .with_targets(targets)
             .with_default(Level::INFO);
-        let scope = InstrumentationScope::builder("flightpath")
-            .with_version(env!("CARGO_PKG_VERSION"))
-            .build();
+        let tracer = exporting
+            .provider
+            .tracer_with_scope(flightpath_otlp::scope());
         let layer = tracing_opentelemetry::layer()
-            .with_tracer(exporting.provider.tracer_with_scope(scope))
+            .with_tracer(tracer)
             .with_location(false)
             .with_target(false)
             .with_threads(false)

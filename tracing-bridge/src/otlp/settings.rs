@@ -179,12 +179,8 @@ fn sampler(environment: &Environment) -> Result<Option<Sampler>> {
 mod tests {
     use super::*;
 
-    fn read(variables: &'static [(&'static str, &'static str)]) -> Result<OtlpSettings> {
-        let environment = Environment::of(|name| {
-            let found = variables.iter().find(|(known, _)| *known == name);
-            found.map(|(_, value)| value.to_string())
-        });
-        OtlpSettings::read(Role::Worker, &environment)
+    fn read(variables: &[(&str, &str)]) -> Result<OtlpSettings> {
+        OtlpSettings::read(Role::Worker, &Environment::of(variables))
     }
 
     #[test]

@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 
 use flightpath_core::{FlightpathConfig, TraceDetail};
 use flightpath_testkit::Cluster;
-use flightpath_tracing_bridge::TracedSql;
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use tracing::Instrument;
 
 use super::collector::{SpanRef, Trace, caller, collector, int, text};
-use super::support::{QUERY, answer, expected, session_with};
+use super::support::{QUERY, answer, expected, session_with, traced_answer};
 use super::traces::{hooks, traced_cluster};
 
 /// The trace of a query with these settings, whose answer is right.
@@ -19,13 +18,7 @@ pub(crate) async fn trace_of(cluster: &Cluster, settings: FlightpathConfig, sql:
     let coordinator = cluster.coordinator().unwrap().with_hooks(hooks());
     let ctx = session_with(coordinator, settings, vec![], vec![]);
     let (root, id) = caller();
-    let answered = async {
-        let rows = ctx.traced_sql(sql).await.unwrap().collect().await.unwrap();
-        datafusion::arrow::util::pretty::pretty_format_batches(&rows)
-            .unwrap()
-            .to_string()
-    };
-    let answered = answered.instrument(root).await;
+    let answered = traced_answer(&ctx, sql).instrument(root).await;
     assert_eq!(answered, expected(sql).await);
     let whole = |trace: &Trace| {
         let asked = |span: &SpanRef<'_>| int(span, "flightpath.task.count");

@@ -3,20 +3,17 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use datafusion::arrow::util::pretty::pretty_format_batches;
+use datafusion::arrow::array::RecordBatch;
 use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
-use datafusion::prelude::SessionContext;
-use datafusion_tracing::{InstrumentationOptions, instrument_with_info_spans};
 use flightpath_core::{DistributedExec, FlightpathConfig, TraceDetail, find_layer};
 use flightpath_testkit::Cluster;
-use flightpath_tracing_bridge::{TracedSql, WrapEveryNode};
 use futures::StreamExt;
 use tracing::Instrument;
 
 use super::collector::{SpanRef, Trace, caller, collector, int, text};
-use super::support::{QUERY, answer, expected, session, session_with};
+use super::support::{QUERY, answer, expected, session, session_with, traced_answer};
 use super::traces::{hooks, is_error, traced_cluster, traced_session};
-use super::wrappers::IgnorantExec;
+use super::wrappers::{Rule, ignorant, instrument};
 
 /// Each has an answer in one order alone, or of one row.
 const SHAPES: [&str; 12] = [
@@ -33,11 +30,6 @@ const SHAPES: [&str; 12] = [
     "SELECT count(*) FROM t LEFT JOIN (SELECT v FROM t WHERE v % 2 = 0) e ON t.v = e.v WHERE e.v IS NULL",
     "SELECT DISTINCT g FROM t WHERE v NOT IN (SELECT v FROM t WHERE g = 3) ORDER BY g",
 ];
-
-async fn traced_answer(ctx: &SessionContext, sql: &str) -> String {
-    let rows = ctx.traced_sql(sql).await.unwrap().collect().await.unwrap();
-    pretty_format_batches(&rows).unwrap().to_string()
-}
 
 /// All tasks have arrived that the stages have.
 fn whole(trace: &Trace) -> bool {
@@ -137,6 +129,10 @@ async fn answers_are_right_whatever_a_trace_shows() {
     cluster.stop().await.unwrap();
 }
 
+fn count(rows: &[RecordBatch]) -> usize {
+    rows.iter().map(RecordBatch::num_rows).sum()
+}
+
 /// Rows that the topmost node below `DistributedExec` shows.
 fn top_rows(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
     let root = find_layer::<DistributedExec>(plan.as_ref()).unwrap();
@@ -154,10 +150,7 @@ async fn a_plan_shows_its_last_execution_however_often_it_runs() {
         let plan = frame.create_physical_plan().await.unwrap();
         for _ in 0..3 {
             let rows = collect(Arc::clone(&plan), ctx.task_ctx()).await.unwrap();
-            assert_eq!(
-                rows.iter().map(|batch| batch.num_rows()).sum::<usize>(),
-                200
-            );
+            assert_eq!(count(&rows), 200);
             assert_eq!(top_rows(&plan), Some(200));
             let mut left = execute_stream(Arc::clone(&plan), ctx.task_ctx()).unwrap();
             left.next().await.unwrap().unwrap();
@@ -168,10 +161,7 @@ async fn a_plan_shows_its_last_execution_however_often_it_runs() {
             collect(Arc::clone(&plan), ctx.task_ctx())
         );
         for rows in [one.unwrap(), other.unwrap()] {
-            assert_eq!(
-                rows.iter().map(|batch| batch.num_rows()).sum::<usize>(),
-                200
-            );
+            assert_eq!(count(&rows), 200);
         }
         assert_eq!(top_rows(&plan), Some(200));
     }
@@ -182,33 +172,26 @@ async fn a_plan_shows_its_last_execution_however_often_it_runs() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wrappers_of_three_kinds_get_along() {
-    fn wrapped() -> Arc<WrapEveryNode> {
-        let runs = Arc::default();
-        Arc::new(WrapEveryNode::new("ignorant", move |inner| {
-            let runs = Arc::clone(&runs);
-            Arc::new(IgnorantExec { inner, runs })
-        }))
-    }
     collector();
+    let wrapped = || ignorant(&Arc::default());
     let on_workers = wrapped();
     let cluster = Cluster::start_with(2, |worker| {
         worker.with_hooks(on_workers.clone()).with_hooks(hooks())
     });
     let cluster = cluster.await.unwrap();
-    let instrumented = || instrument_with_info_spans!(options: InstrumentationOptions::default());
-    let rules: [fn() -> _; 4] = [
-        || (vec![], vec![]),
-        || (vec![wrapped() as _], vec![]),
-        || (vec![], vec![wrapped() as _]),
-        || (vec![wrapped() as _], vec![wrapped() as _]),
-    ];
-    for rules in rules {
+    for (first, last) in [(false, false), (true, false), (false, true), (true, true)] {
         for instruments in [false, true] {
-            let (mut before, mut after) = rules();
-            if instruments {
-                before.push(instrumented());
-                after.push(instrumented());
-            }
+            let rules = |wraps: bool| {
+                let mut rules: Vec<Rule> = vec![];
+                if wraps {
+                    rules.push(wrapped());
+                }
+                if instruments {
+                    rules.push(instrument());
+                }
+                rules
+            };
+            let (before, after) = (rules(first), rules(last));
             let coordinator = cluster.coordinator().unwrap().with_hooks(hooks());
             let ctx = session(coordinator, before, after);
             let (root, _) = caller();

@@ -10,6 +10,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use flightpath_core::{Coordinator, FlightpathConfig, SessionStateBuilderExt};
+use flightpath_tracing_bridge::TracedSql;
 
 pub(crate) const QUERY: &str =
     "SELECT g, count(*) AS n, sum(v) AS total FROM t GROUP BY g ORDER BY g";
@@ -61,6 +62,12 @@ fn register(ctx: &SessionContext) {
     });
     let table = MemTable::try_new(Arc::clone(&schema), partitions.collect()).unwrap();
     ctx.register_table("t", Arc::new(table)).unwrap();
+}
+
+/// The answer to a query that is traced, as text.
+pub(crate) async fn traced_answer(ctx: &SessionContext, sql: &str) -> String {
+    let rows = ctx.traced_sql(sql).await.unwrap().collect().await.unwrap();
+    pretty_format_batches(&rows).unwrap().to_string()
 }
 
 /// The answer to a query, as text.

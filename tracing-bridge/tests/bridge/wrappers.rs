@@ -84,9 +84,10 @@ impl ExecutionPlan for IgnorantExec {
     }
 }
 
-type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
+pub(crate) type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
-fn ignorant(runs: &Arc<AtomicUsize>) -> Rule {
+/// A rule, and among the hooks of workers.
+pub(crate) fn ignorant(runs: &Arc<AtomicUsize>) -> Arc<WrapEveryNode> {
     let runs = Arc::clone(runs);
     Arc::new(WrapEveryNode::new("ignorant", move |inner| {
         Arc::new(IgnorantExec {
@@ -96,7 +97,7 @@ fn ignorant(runs: &Arc<AtomicUsize>) -> Rule {
     }))
 }
 
-fn instrument() -> Rule {
+pub(crate) fn instrument() -> Rule {
     instrument_with_info_spans!(options: InstrumentationOptions::default())
 }
 
@@ -129,7 +130,7 @@ async fn same_in_either_order(rule: impl Fn() -> Rule) {
 #[tokio::test]
 async fn an_ignorant_wrapper_changes_no_plan() {
     let runs = Arc::new(AtomicUsize::new(0));
-    same_in_either_order(|| ignorant(&runs)).await;
+    same_in_either_order(|| ignorant(&runs) as Rule).await;
     assert!(runs.load(Ordering::Relaxed) > 0, "the wrappers were run");
 }
 
@@ -141,7 +142,7 @@ async fn datafusion_tracing_changes_no_plan() {
 #[tokio::test]
 async fn every_node_is_wrapped_once_and_boundaries_are_found() {
     let cluster = Cluster::start(2).await.unwrap();
-    let rule = ignorant(&Arc::default());
+    let rule: Rule = ignorant(&Arc::default());
     let ctx = session(
         cluster.coordinator().unwrap(),
         vec![Arc::clone(&rule)],
@@ -188,18 +189,11 @@ async fn a_plan_can_be_wrapped_by_hand() {
 #[tokio::test]
 async fn a_wrapper_reached_no_node_on_workers() {
     let [here, there] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
-    let counting = |runs: &Arc<AtomicUsize>| {
-        let runs = Arc::clone(runs);
-        Arc::new(WrapEveryNode::new("count", move |inner| {
-            let runs = Arc::clone(&runs);
-            Arc::new(IgnorantExec { inner, runs })
-        }))
-    };
-    let on_workers = counting(&there);
+    let on_workers = ignorant(&there);
     let cluster = Cluster::start_with(2, |worker| worker.with_hooks(on_workers.clone()));
     let cluster = cluster.await.unwrap();
     let coordinator = cluster.coordinator().unwrap();
-    let ctx = session(coordinator, vec![], vec![counting(&here)]);
+    let ctx = session(coordinator, vec![], vec![ignorant(&here)]);
     assert_eq!(answer(&ctx, QUERY).await, expected(QUERY).await);
     let runs = [&here, &there].map(|runs| runs.load(Ordering::Relaxed));
     assert!(runs.iter().all(|runs| *runs > 0), "{runs:?}");
